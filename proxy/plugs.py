@@ -1,0 +1,382 @@
+"""The plugs: what the house asks of a store, a working memory and an embedder.
+
+Each has one contract suite in tests/ that every implementation passes. All methods are synchronous and safe to call
+from any thread; writes to the long-term store go through `Store.transact`, on its one writer thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from proxy.scope import Scope
+from proxy.types import Answer, JournalStatus, Memory, Message, Outcome, Slot, Vector
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One record that a search leg found.
+
+    Args:
+        row: The store's own integer for the record; valid within this process only.
+        dense: Cosine to the query, −1…1; None when the dense leg was skipped or the record has no vector yet.
+        lexical: BM25 over the scope, ≥ 0; 0 when no term matched.
+    """
+
+    row: int
+    dense: float | None
+    lexical: float
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What a listing or search is narrowed to; None leaves a field open.
+
+    Args:
+        state: One state, or None for all.
+        memory_type, kind, key, session_id, scope, language: Equality.
+        tags: Every one must be present.
+        created_after, created_before: Half-open interval [after, before) on `created_at`.
+        text: Case-insensitive substring of the content.
+    """
+
+    state: str | None = "active"
+    memory_type: str | None = None
+    kind: str | None = None
+    key: str | None = None
+    session_id: str | None = None
+    scope: str | None = None
+    language: str | None = None
+    tags: tuple[str, ...] = ()
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing, newest first.
+
+    Args:
+        items: Records.
+        next_cursor: Opaque; None at the end.
+    """
+
+    items: tuple[Memory, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JournalTurn:
+    """What one call newly said: fsynced before it is worked on, so that nothing is lost.
+
+    Args:
+        id: Request id.
+        scope: With its session.
+        seen_scope: What the chain hash is unique in: owner and session.
+        implicit: The client named no session; the same words again within `session.idle_s` are then a resend.
+        chain: Rolling hash up to the newest message of the request.
+        at: When the request came.
+        new: Messages after the last assistant message, guarded.
+        backfill: Earlier messages not seen before, guarded; empty for a thread we relayed ourselves.
+        context: The last assistant message before `new`, for pairing tool results; None at a thread's start.
+        injected: Ids of the memories that were put into the request.
+        model: Model name as the client gave it.
+        status: ``open`` until the answer is in, ``answered`` until its memories are written, then ``done``.
+        answer: Set with ``answered``.
+        replaces: Hash of the answer message that this one replaces (a regenerated answer); None otherwise.
+        user_text: The newest user text, which in a tool loop lies before `new`; guarded.
+    """
+
+    id: str
+    scope: Scope
+    seen_scope: str
+    chain: str
+    at: datetime
+    new: tuple[Message, ...]
+    backfill: tuple[Message, ...] = ()
+    context: Message | None = None
+    injected: tuple[str, ...] = ()
+    model: str = ""
+    status: JournalStatus = "open"
+    answer: Answer | None = None
+    replaces: str | None = None
+    user_text: str = ""
+    implicit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One state that a memory was in.
+
+    Args:
+        memory: The record as it was.
+        change: ``created``, ``updated``, ``superseded``, ``archived``, ``restored`` …
+        at: When it came to be so.
+    """
+
+    memory: Memory
+    change: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """One conversation as the store knows it."""
+
+    session_id: str
+    started_at: datetime
+    last_at: datetime
+    turns: int
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The account of one call; holds ids, never text (text is looked up when it is read)."""
+
+    id: str
+    scope: Scope
+    at: datetime
+    status: str
+    recalled: tuple[Mapping[str, Any], ...] = ()
+    injected: Mapping[str, Any] = field(default_factory=dict)
+    written_status: str = "queued"
+    outcomes: tuple[Outcome, ...] = ()
+
+
+class Transaction(Protocol):
+    """What may be done inside one transaction, on the writer thread. Nothing here commits by itself."""
+
+    def get(self, scope: Scope, memory_id: str) -> Memory | None:
+        """Like `Store.get`, but sees this transaction's own writes."""
+
+    def insert(self, memory: Memory, vector: Vector | None) -> None:
+        """Store a new record with its vector, lexical terms and first version.
+
+        Raises:
+            StoreError: The id exists, or a tombstone covers its content or its source message.
+        """
+
+    def update(
+        self, memory: Memory, vector: Vector | None, *, change: str, expected_version: int | None = None
+    ) -> None:
+        """Replace a record by its next state, keeping the former one in its history.
+
+        Args:
+            memory: The new state; `version` is already the next one where the content changed.
+            vector: New vector; None keeps the old one.
+            change: Name of the change, for the history.
+            expected_version: Version that the caller read.
+
+        Raises:
+            VersionConflict: The stored version is another one.
+            StoreError: There is no such record in this tenant and user.
+        """
+
+    def supersede(self, old: Memory, new: Memory, vector: Vector | None) -> None:
+        """Insert `new`, mark `old` superseded by it, and link both ways."""
+
+    def forget(self, scope: Scope, memory_ids: Collection[str]) -> int:
+        """Erase records for good with all that hangs on them, leaving a tombstone without text.
+
+        Erased with each: its versions and its chain of superseded ones, other records and journal turns made from the
+        same message, ledger text (there is none), vectors and lexical rows.
+
+        Returns:
+            How many active or pending records are gone that the caller named or the cascade reached.
+        """
+
+    def touch(self, memory_ids: Collection[str], now: datetime) -> None:
+        """Count one use: access_count + 1, last_accessed_at = now, strength + 0.1 up to 2.0."""
+
+    def mark_seen(self, seen_scope: str, owner: str, messages: Sequence[Message]) -> None:
+        """Remember chain hashes (within `seen_scope`) and content hashes (within `owner`), without expiry."""
+
+    def link_session(self, scope: Scope, link: str, now: datetime, *, head: bool) -> None:
+        """Remember that `link` (see `observe.session_link`) belongs to the scope's session.
+
+        Args:
+            head: True when it is the session's newest point.
+        """
+
+    def end_session(self, scope: Scope, now: datetime) -> bool:
+        """Mark the scope's session ended; False when it is not known."""
+
+    def journal_done(self, turn_id: str, status: JournalStatus, outcomes: Sequence[Outcome]) -> None:
+        """Close a journal turn and write its outcomes to the ledger, in the transaction that writes its memories."""
+
+
+class Store(Protocol):
+    """The long-term layer: the source of truth."""
+
+    # ── reading ────────────────────────────────────────────────────────────────────────────────────────────────
+    def get(self, scope: Scope, memory_id: str) -> Memory | None:
+        """One record the scope may read, in any state; None when there is none."""
+
+    def list(
+        self, scope: Scope, filters: Filters, *, limit: int, cursor: str | None = None, all_agents: bool = False
+    ) -> Page:
+        """Records the scope may read, newest first.
+
+        Args:
+            limit: 1–500.
+            cursor: From the page before.
+            all_agents: Also the user's records of other agents.
+
+        Raises:
+            RequestError: The cursor is not one of ours.
+        """
+
+    def history(self, scope: Scope, memory_id: str) -> Sequence[Version]:
+        """Every version of the record and of those it superseded, oldest first; empty when unknown."""
+
+    def search(
+        self, scope: Scope, vector: Vector | None, terms: Sequence[str], *, limit: int, filters: Filters | None = None
+    ) -> Sequence[Candidate]:
+        """Both search legs over the scope's active records.
+
+        Args:
+            vector: Query vector; None skips the dense leg.
+            terms: Lexical terms (`lexical.terms`); empty skips the lexical leg.
+            limit: Candidates per leg. Every one returned carries both scores where it has them.
+            filters: Narrow the candidates (memory_type, kind, tags, created_*); `state` is always active.
+        """
+
+    def load(self, scope: Scope, rows: Collection[int]) -> Mapping[int, Memory]:
+        """Records by row; those that the scope may not read are absent."""
+
+    def recent(self, scope: Scope, memory_type: str, limit: int) -> Sequence[Memory]:
+        """The newest active records of a type by `valid_from`, newest first."""
+
+    def by_key(self, scope: Scope, key: str) -> Sequence[Memory]:
+        """Active records in the slot `key`, newest first."""
+
+    def from_message(self, scope: Scope, message_hash: str) -> Sequence[Memory]:
+        """Active or pending records made from one message."""
+
+    def is_forgotten(self, scope: Scope, message_hash: str) -> bool:
+        """Whether a tombstone covers what was made from this message."""
+
+    def generation(self, scope: Scope) -> str:
+        """Changes whenever a record the scope may read changes; part of the recall cache's key."""
+
+    def stats(self, scope: Scope) -> Mapping[str, Any]:
+        """Counts by memory_type, kind and state, plus how many recalls the exact path answered."""
+
+    # ── conversations ──────────────────────────────────────────────────────────────────────────────────────────
+    def session_of(self, scope: Scope, link: str) -> str | None:
+        """The session in which `link` was relayed; one whose newest point it is comes first, then the latest."""
+
+    def session(self, scope: Scope) -> SessionInfo | None:
+        """What is known of the scope's session."""
+
+    def seen(self, seen_scope: str, chains: Sequence[str], *, since: datetime | None = None) -> set[str]:
+        """Those of `chains` that were marked seen in `seen_scope`, last at `since` or later."""
+
+    def seen_content(self, owner: str, hashes: Sequence[str]) -> set[str]:
+        """Those message content hashes that were marked seen under `owner`, or that a tombstone covers."""
+
+    # ── journal and ledger ─────────────────────────────────────────────────────────────────────────────────────
+    def journal_open(self, turn: JournalTurn, ledger: Ledger) -> Future[JournalTurn]:
+        """Fsync the request's part. On a known (seen_scope, chain) nothing is written twice: the turn comes back with
+        the id it already has; if that one was answered or done, `replaces` names its answer's hash."""
+
+    def journal_answer(self, turn_id: str, answer: Answer, links: Sequence[tuple[Scope, str]]) -> Future[None]:
+        """Fsync the answer's part, and link it to its session in the same transaction."""
+
+    def journal_void(self, turn_id: str, reason: str) -> Future[None]:
+        """The call failed upstream: drop the turn, keep the ledger's entry with the reason."""
+
+    def journal_waiting(self) -> Iterator[JournalTurn]:
+        """Turns to be worked on, oldest first: answered ones, and open ones from before this process started
+        (their answer is ``aborted`` and empty)."""
+
+    def ledger_put(self, ledger: Ledger) -> Future[None]:
+        """Write the account of a call that has no journal turn."""
+
+    def ledger(self, scope: Scope, request_id: str) -> Ledger | None:
+        """The account of one call of this tenant and user; None when unknown or another's."""
+
+    # ── writing ────────────────────────────────────────────────────────────────────────────────────────────────
+    def transact(self, work: Callable[[Transaction], T]) -> Future[T]:
+        """Run `work` on the writer thread, in a savepoint of the next group commit.
+
+        Returns:
+            A future that resolves after the commit is on disk; `work`'s exception when it raised (only its own
+            writes are rolled back); `StoreUnavailable` when the commit failed.
+        """
+
+    def health(self) -> str | None:
+        """None when well; else what is wrong and how to restore, in one sentence."""
+
+    def close(self) -> None:
+        """Commit what is queued, then close."""
+
+
+class WorkingMemory(Protocol):
+    """The working layer: slots of a session, and a small cache. Lost data here is never the only copy."""
+
+    def slots(self, scope: Scope) -> Mapping[str, Slot]:
+        """The session's slots; reading slides the TTL.
+
+        Raises:
+            WorkingMemoryUnavailable: Redis does not answer.
+        """
+
+    def put(self, scope: Scope, slots: Sequence[Slot], *, ttl_s: float | None = None) -> None:
+        """Write slots and slide the TTL; past the limit the oldest slots go."""
+
+    def end(self, scope: Scope) -> bool:
+        """Delete the session's hash; False when there was none."""
+
+    def append_step(self, scope: Scope, step: Mapping[str, Any]) -> None:
+        """Add one step to the session's task chain."""
+
+    def steps(self, scope: Scope) -> Sequence[Mapping[str, Any]]:
+        """The session's task chain, oldest first."""
+
+    def forget(self, scope: Scope, message_hashes: Collection[str]) -> int:
+        """Delete the slots of the user's sessions that came from these messages, and the user's cached recalls."""
+
+    def rewrite(self) -> bool:
+        """Rewrite what is on disk, so that deleted text is gone there too; False when that must be tried again."""
+
+    def cache_get(self, key: str) -> bytes | None:
+        """A cached value, or None."""
+
+    def cache_put(self, key: str, value: bytes, ttl_s: float) -> None:
+        """Cache a value for `ttl_s` seconds."""
+
+    def healthy(self) -> bool:
+        """Whether Redis answered the last time it was asked; asks again when it had not."""
+
+    def close(self) -> None:
+        """Drop connections."""
+
+
+class Embedder(Protocol):
+    """Text to vectors."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the vector space: model, its bytes' hash, dimension."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+
+    def documents(self, texts: Sequence[str]) -> Sequence[Vector | None]:
+        """Vectors of stored text; None where no content token remains (the dense leg is then skipped).
+
+        Raises:
+            EmbedderError: The model cannot be used.
+        """
+
+    def query(self, text: str) -> Vector | None:
+        """Vector of a question (own token weights); None as above."""

@@ -1,0 +1,260 @@
+"""Hand-written YAML with positions: every mistake is reported as file:line:column, all at once.
+
+In: a path and a pydantic model. Out: the validated model, or the list of `Problem`s. Strict YAML 1.2: duplicate keys
+are errors, and bare yes/no/on/off, which YAML 1.1 tools read as booleans, are refused with a hint.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.scalarbool import ScalarBoolean
+
+from proxy.errors import Problem
+
+Where = tuple[str | int, ...]
+M = TypeVar("M", bound=BaseModel)
+_YAML_1_1_BOOLEANS = {"yes", "no", "on", "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """One YAML file's plain data, with the place of each key and item.
+
+    Args:
+        file: Path as shown in messages.
+        data: Plain dicts, lists, scalars; an empty file is ``{}``.
+        positions: Path inside the file → (line, column), both 1-based; a key's own place, not its value's.
+    """
+
+    file: str
+    data: Any
+    positions: Mapping[Where, tuple[int, int]] = field(default_factory=dict)
+
+    def problem(self, where: Where, message: str) -> Problem:
+        """A problem at `where`, or at its nearest known parent."""
+        at = where
+        while at and at not in self.positions:
+            at = at[:-1]
+        line, column = self.positions.get(at, (1, 1))
+        return Problem(self.file, line, column, self.dotted(where), message)
+
+    def inside(self, loc: tuple[str | int, ...]) -> Where:
+        """The part of a validator's location that stands in the file: names of union members and the like fall out."""
+        node = self.data
+        steps: list[str | int] = []
+        for step in loc:
+            if isinstance(node, Mapping) and str(step) in node:
+                node = node[str(step)]
+                steps.append(str(step))
+            elif isinstance(node, list) and isinstance(step, int) and step < len(node):
+                node = node[step]
+                steps.append(step)
+        return tuple(steps)
+
+    def dotted(self, where: Where) -> str:
+        """``('triggers', 3, 'write')`` → ``triggers[preference-stated].write``: items by their id if any."""
+        text, node = "", self.data
+        for step in where:
+            if isinstance(step, int):
+                item = node[step] if isinstance(node, list) and step < len(node) else None
+                label = item.get("id", step) if isinstance(item, dict) else step
+                text, node = f"{text}[{label}]", item
+            else:
+                text = f"{text}.{step}" if text else step
+                node = node.get(step) if isinstance(node, dict) else None
+        return text
+
+
+def read(path: Path, shown: str | None = None) -> tuple[Located | None, list[Problem]]:
+    """Read one YAML file.
+
+    Args:
+        path: The file.
+        shown: How messages name it; the path itself by default.
+
+    Returns:
+        The data with its positions, and the problems found; the data is None when the file cannot be parsed.
+    """
+    name = shown or str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None, [Problem(name, None, None, "", "the file does not exist; check the path")]
+    except (OSError, UnicodeDecodeError) as error:
+        return None, [Problem(name, None, None, "", f"cannot be read as UTF-8 text: {error}")]
+    return parse(text, name)
+
+
+def parse(text: str, name: str) -> tuple[Located | None, list[Problem]]:
+    """Like `read`, for text already in hand."""
+    yaml = YAML(typ="rt")
+    yaml.allow_duplicate_keys = False
+    yaml.preserve_quotes = True  # tells a quoted word from a bare one
+    try:
+        tree = yaml.load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        return None, [Problem(name, line, column, "", _parse_message(error))]
+    except ReaderError as error:
+        line, column = _line_and_column(text, error.position)
+        message = f"the control character U+{int(error.character):04X} cannot stand in YAML; write its escape"
+        return None, [Problem(name, line, column, "", message)]
+    except (YAMLError, ValueError, RecursionError) as error:
+        return None, [Problem(name, 1, 1, "", f"not valid YAML: {(str(error).splitlines() or ['?'])[0]}")]
+    reader = _Reader()
+    data = reader.plain(tree, ()) if tree is not None else {}
+    located = Located(name, data, reader.positions)
+    return located, [located.problem(where, _bare_boolean(word)) for where, word in reader.bare_booleans]
+
+
+def _line_and_column(text: str, position: int) -> tuple[int, int]:
+    return text.count("\n", 0, position) + 1, position - (text.rfind("\n", 0, position) + 1) + 1
+
+
+def _bare_boolean(word: str) -> str:
+    return f"'{word}' is a boolean in YAML 1.1 and a word in YAML 1.2; write true or false, or quote the word"
+
+
+def _parse_message(error: MarkedYAMLError) -> str:
+    problem = (error.problem or "not valid YAML").strip()
+    duplicate = re.search(r'found duplicate key "(.*?)"', problem)
+    if duplicate:
+        return f"the key '{duplicate.group(1)}' stands twice in one map; keep one of them"
+    if "escape" in problem or "double-quoted" in (error.context or ""):
+        return f"{problem}; write patterns in single quotes, where a backslash stays a backslash"
+    return f"not valid YAML: {problem}"
+
+
+class _Reader:
+    """Turns ruamel's tree into plain data, noting places and bare YAML 1.1 booleans on the way."""
+
+    def __init__(self) -> None:
+        self.positions: dict[Where, tuple[int, int]] = {}
+        self.bare_booleans: list[tuple[Where, str]] = []
+
+    def plain(self, node: Any, where: Where) -> Any:
+        if isinstance(node, CommentedMap):
+            return {str(key): self._child(node, key, value, (*where, str(key))) for key, value in node.items()}
+        if isinstance(node, CommentedSeq):
+            return [self._child(node, index, value, (*where, index)) for index, value in enumerate(node)]
+        if isinstance(node, bool) or node is None:
+            return node
+        if isinstance(node, ScalarBoolean):  # a boolean with an anchor
+            return bool(node)
+        for kind in (str, int, float):
+            if isinstance(node, kind):
+                return kind(node)
+        return str(node)
+
+    def _child(self, parent: CommentedMap | CommentedSeq, step: Any, value: Any, place: Where) -> Any:
+        try:
+            line, column = parent.lc.key(step) if isinstance(parent, CommentedMap) else parent.lc.item(step)
+        except (KeyError, TypeError):  # came in by a merge key (<<): it has no place of its own here
+            line, column = parent.lc.line, parent.lc.col
+        self.positions[place] = (line + 1, column + 1)
+        for word in (step, value):
+            if type(word) is str and word.lower() in _YAML_1_1_BOOLEANS:  # a quoted one is a subclass
+                self.bare_booleans.append((place, word))
+        return self.plain(value, place)
+
+
+def validate(
+    model: type[M], located: Located, nouns: Mapping[str, str] | None = None
+) -> tuple[M | None, list[Problem]]:
+    """Check a file's data against a pydantic model that forbids unknown keys.
+
+    Args:
+        model: What the data must satisfy.
+        located: The file.
+        nouns: What a key's values are called in messages; by default the key's own name in words.
+
+    Returns:
+        The model, or None with every mistake in it, each at its place and with a "did you mean" where one is near.
+    """
+    try:
+        return model.model_validate(located.data), []
+    except ValidationError as error:
+        problems = [_problem(model, located, entry, nouns or {}) for entry in error.errors(include_url=False)]
+        return None, list(dict.fromkeys(problems))  # branches of a union may say the same
+
+
+def _problem(model: type[BaseModel], located: Located, entry: Any, nouns: Mapping[str, str]) -> Problem:
+    where = located.inside(entry["loc"])
+    kind, value, context = entry["type"], entry.get("input"), entry.get("ctx") or {}
+    if kind == "missing":
+        missing = str(entry["loc"][-1])
+        return located.problem(where if where[-1:] == (missing,) else (*where, missing), "this key is required")
+    if kind == "extra_forbidden":
+        name = str(entry["loc"][-1])
+        message = f"unknown key '{name}'{did_you_mean(name, _fields_at(model, entry['loc'][:-1]))}"
+    elif kind in ("literal_error", "enum"):
+        allowed = re.findall(r"'([^']+)'", str(context.get("expected", "")))
+        key = next((step for step in reversed(where) if isinstance(step, str)), "value")
+        noun = nouns.get(key, key.replace("_", " "))
+        article = "an" if noun[0] in "aeiou" else "a"
+        shown = f"'{value}'" if isinstance(value, str) else _shown(value)
+        hint = did_you_mean(str(value), allowed) or f"; one of {', '.join(allowed)}"
+        message = f"{shown} is not {article} {noun}{hint}"
+    elif kind.startswith("bool"):
+        message = f"write true or false (got {_shown(value)})"
+    elif kind == "value_error":
+        message = str(context.get("error", entry["msg"]))
+    elif kind == "string_type" and isinstance(value, bool):
+        message = f"{_shown(value)} is a boolean where text is meant; quote it"
+    else:
+        message = f"{entry['msg'][0].lower()}{entry['msg'][1:]} (got {_shown(value)})"
+    return located.problem(where, message)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``; did you mean 'semantic'?`` or nothing.
+
+    >>> did_you_mean("semantc", ["semantic", "episodic"])
+    "; did you mean 'semantic'?"
+    >>> did_you_mean("xyz", ["semantic"])
+    ''
+    """
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def _fields_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> list[str]:
+    """Names of the fields of the model that `loc` leads to, by the annotations on the way."""
+    models: list[type[BaseModel]] = [model]
+    for step in loc:
+        following: list[type[BaseModel]] = []
+        for one in models:
+            if isinstance(step, str) and (info := _field(one, step)) is not None:
+                following += _models_in(info.annotation)
+        models = following or models
+    return [info.alias or name for one in models for name, info in one.model_fields.items()]
+
+
+def _field(model: type[BaseModel], name: str) -> FieldInfo | None:
+    return next((info for key, info in model.model_fields.items() if name in (key, info.alias)), None)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]
