@@ -1,0 +1,292 @@
+"""The models of config.yaml: every key with its type, default, bounds and description, in the file's own order.
+
+Frozen, and strict about unknown keys. The reference page of the settings is made from this module. Settings that a
+later version brings are refused here with "not supported yet"; `proxy.config` reads and merges the files.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StrictBool, field_validator
+
+from proxy.types import MemoryType
+
+LATER = "not supported yet"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on `host`.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _no_boolean(value: object) -> object:
+    # pydantic reads true as 1; `port: true` is a slip, not port 1.
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} is not a number")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_no_boolean)]
+Real = Annotated[float, BeforeValidator(_no_boolean)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Server(_Section):
+    """Where the proxy listens."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on; a loopback one in passthrough mode.")
+    port: Whole = Field(8080, ge=0, le=65535, description="TCP port; 0 lets the system choose a free one.")
+    max_body_mb: Whole = Field(64, ge=1, description="Largest request body in MiB; a larger one is answered 413.")
+    allowed_hosts: tuple[str, ...] = Field(
+        (), description="Host names, besides the loopback ones, under which the memory endpoints may be called."
+    )
+
+    @field_validator("host")
+    @classmethod
+    def _loopback_only(cls, host: str) -> str:
+        if not is_loopback(host):
+            raise ValueError(
+                f"{host!r} is not a loopback address: in passthrough mode everyone who can reach the port would read "
+                "and write the same memories, since the client's key is not checked here. Use 127.0.0.1; from a "
+                "container, publish the port on the host's 127.0.0.1 (docker run -p 127.0.0.1:8080:8080). "
+                f"`auth.mode: keys`, made for other addresses, is {LATER}"
+            )
+        return host
+
+
+class Upstream(_Section):
+    """Where calls go whose model name is not under `models`."""
+
+    base_url: str = Field("https://api.openai.com/v1", description="Provider for OpenAI's dialects, with its /v1.")
+    anthropic_base_url: str = Field(
+        "https://api.anthropic.com", description="Provider for /v1/messages, without a path of its own."
+    )
+    api_key: SecretStr | None = Field(
+        None, min_length=1, description="Key sent upstream; null sends the client's own key on."
+    )
+
+    @field_validator("base_url", "anthropic_base_url")
+    @classmethod
+    def _http_url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("must be an http:// or https:// URL without query, e.g. https://api.openai.com/v1")
+        return url.rstrip("/")
+
+
+class Auth(_Section):
+    """Who may call."""
+
+    mode: Literal["passthrough", "keys"] = Field(
+        "passthrough", description="passthrough: the client's key goes upstream, loopback only."
+    )
+    tenant: Literal["single", "api_key"] = Field("single", description="single: all callers are one tenant.")
+    keys: tuple[Any, ...] = Field((), description=f"Keys of our own for keys mode ({LATER}).")
+
+    @field_validator("mode", "tenant")
+    @classmethod
+    def _first_choice_only(cls, value: str) -> str:
+        if value in ("keys", "api_key"):
+            raise ValueError(f"'{value}' is {LATER}; leave this key out")
+        return value
+
+    @field_validator("keys")
+    @classmethod
+    def _no_keys(cls, keys: tuple[Any, ...]) -> tuple[Any, ...]:
+        if keys:
+            raise ValueError(f"keys of our own are {LATER}; leave the list empty")
+        return keys
+
+
+class Identity(_Section):
+    """Who is meant when a request does not say."""
+
+    default_user: str | None = Field(
+        "local",
+        min_length=1,
+        max_length=256,
+        description="User of requests that name none (passthrough mode only); null leaves those without memory.",
+    )
+    timezone: str = Field(
+        "local", description="Time zone for dates in memories and daily schedules: local, or an IANA name."
+    )
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        if name != "local":
+            try:
+                ZoneInfo(name)
+            except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+                raise ValueError(
+                    f"{name!r} is not a time zone known to this system; use local, or an IANA name such as "
+                    "Asia/Shanghai (a bare container may lack the tzdata package)"
+                ) from error
+        return name
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """The zone for `datetime.astimezone`; None is the system's own, which astimezone takes as such."""
+        return None if self.timezone == "local" else ZoneInfo(self.timezone)
+
+
+class Redis(_Section):
+    """Working memory's home."""
+
+    # A URL may carry a password: kept out of reprs and so out of logs.
+    url: str = Field("embedded", repr=False, description="embedded, or a redis://, rediss:// or unix:// URL.")
+
+    @field_validator("url")
+    @classmethod
+    def _redis_url(cls, url: str) -> str:
+        if url != "embedded" and not url.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("must be embedded, or a redis://, rediss:// or unix:// URL")
+        return url
+
+
+class Store(_Section):
+    """The long-term store."""
+
+    url: str = Field("sqlite", repr=False, description="sqlite: the file sidemirror.db in data_dir.")
+
+    @field_validator("url")
+    @classmethod
+    def _sqlite_only(cls, url: str) -> str:
+        if url.startswith(("postgresql:", "postgres:", "postgresql+")):
+            raise ValueError(f"a Postgres store is {LATER}; use sqlite")
+        if url != "sqlite":
+            raise ValueError("must be sqlite (the file is data_dir/sidemirror.db)")
+        return url
+
+
+class Embedding(_Section):
+    """How text becomes vectors."""
+
+    provider: Literal["model2vec", "litellm"] = Field("model2vec", description="Kind of model.")
+    model: str = Field("builtin", min_length=1, description="builtin, the path of a model folder, or a hub id.")
+
+    @field_validator("provider")
+    @classmethod
+    def _local_only(cls, provider: str) -> str:
+        if provider == "litellm":
+            raise ValueError(f"'litellm' is {LATER}; use model2vec")
+        return provider
+
+
+class Index(_Section):
+    """The vector index."""
+
+    exact_below: Whole = Field(2000, ge=0, description="Scopes with fewer vectors than this are searched exactly.")
+
+
+class Quotas(_Section):
+    """Most memories of each type in one recall; a type that is left out keeps its default."""
+
+    working: Literal["all"] | Whole = Field("all", description="Working memory; all, or a number.")
+    semantic: Literal["all"] | Whole = Field(8, description="Lasting facts and preferences.")
+    episodic: Literal["all"] | Whole = Field(5, description="What happened.")
+    reflective: Literal["all"] | Whole = Field(2, description="Lessons drawn from episodes.")
+
+    @field_validator("*")
+    @classmethod
+    def _not_negative(cls, value: str | int) -> str | int:
+        if isinstance(value, int) and value < 0:
+            raise ValueError("must be all, or a number from 0 up")
+        return value
+
+    def limit(self, memory_type: MemoryType) -> int | None:
+        """Most memories of this type in one recall; None is no limit."""
+        value = getattr(self, memory_type)
+        return None if value == "all" else int(value)
+
+
+class Recall(_Section):
+    """How memories are looked up before a call."""
+
+    deadline_ms: Whole = Field(50, ge=1, description="Recall is cut off after this long; what has arrived is used.")
+    cache_s: Real = Field(30, ge=0, description="How long a recall may be reused; any write in the scope ends it.")
+    min_confidence: Real = Field(0.25, ge=0, le=1, description="Memories below are kept pending, never injected.")
+    quotas: Quotas = Field(default_factory=Quotas, description="Most memories of each type.")
+    recent_episodic: Whole = Field(2, ge=0, description="Newest episodes that come along whatever the question.")
+
+
+class Inject(_Section):
+    """How recalled memories enter the request."""
+
+    placement: Literal["system", "user", "session"] = Field(
+        "system", description="system: end of the system prompt; user: end of the newest user message."
+    )
+    budget_tokens: Whole = Field(1200, ge=0, description="Most tokens of memory in one request.")
+    share_of_context: Real = Field(0.15, gt=0, le=1, description="Most memory as a share of the model's window.")
+    max_item_chars: Whole = Field(400, ge=40, description="Longer memories are injected in their short form.")
+
+    @field_validator("placement")
+    @classmethod
+    def _rebuilt_only(cls, placement: str) -> str:
+        if placement == "session":
+            raise ValueError(f"'session' is {LATER}; use system or user")
+        return placement
+
+
+class Session(_Section):
+    """When a conversation counts as over."""
+
+    idle_s: Whole = Field(1800, ge=1, description="Idle seconds after which a session ends.")
+
+
+class Backup(_Section):
+    """Regular backups."""
+
+    at: str | None = Field(None, description=f"Time of day for the daily backup ({LATER}).")
+    dir: Path = Field(Path("backups"), description="Folder for backups.")
+    keep: Whole = Field(7, ge=1, description="How many backups are kept.")
+
+    @field_validator("at")
+    @classmethod
+    def _not_yet(cls, at: str | None) -> str | None:
+        if at is not None:
+            raise ValueError(f"the daily backup is {LATER}; leave it null")
+        return at
+
+
+class Config(_Section):
+    """All settings, each with a default."""
+
+    server: Server = Field(default_factory=Server, description="Where the proxy listens.")
+    data_dir: Path = Field(Path("data"), description="Folder of everything that is kept.")
+    upstream: Upstream = Field(default_factory=Upstream, description="Where calls go.")
+    models: tuple[Any, ...] = Field((), description=f"Models with a provider or key of their own ({LATER}).")
+    auth: Auth = Field(default_factory=Auth, description="Who may call.")
+    identity: Identity = Field(default_factory=Identity, description="Who is meant when a request does not say.")
+    redis: Redis = Field(default_factory=Redis, description="Working memory's home.")
+    store: Store = Field(default_factory=Store, description="The long-term store.")
+    embedding: Embedding = Field(default_factory=Embedding, description="How text becomes vectors.")
+    index: Index = Field(default_factory=Index, description="The vector index.")
+    recall: Recall = Field(default_factory=Recall, description="How memories are looked up before a call.")
+    inject: Inject = Field(default_factory=Inject, description="How recalled memories enter the request.")
+    session: Session = Field(default_factory=Session, description="When a conversation counts as over.")
+    policies: tuple[Path, ...] = Field((Path("policies"),), description="Policy folders or files, read in this order.")
+    backup: Backup = Field(default_factory=Backup, description="Regular backups.")
+    debug: StrictBool = Field(False, description="Opens /debug/memories and logs in full.")
+
+    @field_validator("models")
+    @classmethod
+    def _no_models(cls, models: tuple[Any, ...]) -> tuple[Any, ...]:
+        if models:
+            raise ValueError(f"entries are {LATER}; every name goes to `upstream` (demo/echo is built in)")
+        return models
