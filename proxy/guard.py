@@ -1,0 +1,176 @@
+"""What must not be remembered as it was said: secrets, personal numbers, instructions to the model, our own block.
+
+Pure: text in, text or a verdict out. Every pattern is linear in the text (possessive, or bounded), since text comes
+from anywhere. Zh and en throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import regex
+
+from proxy.detectors import DETECTORS, SECRET_KINDS, Detector
+from proxy.instructions import addresses_model
+
+__all__ = ["GuardOptions", "PiiRule", "Redacted", "SecretRule", "addresses_model", "guard", "redact", "strip_block"]
+
+SecretRule = Literal["redact", "drop"]
+PiiRule = Literal["redact", "keep"]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardOptions:
+    """What is done about each kind, as the ``guard:`` section of a policy says.
+
+    Args:
+        secrets: ``redact`` replaces a secret; ``drop`` gives up the whole text around one.
+        phone, id_number, card, email: ``redact`` or ``keep``.
+    """
+
+    secrets: SecretRule = "redact"
+    phone: PiiRule = "redact"
+    id_number: PiiRule = "redact"
+    card: PiiRule = "redact"
+    email: PiiRule = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """A text that may be kept.
+
+    Args:
+        text: With ``[redacted:<kind>]`` where something was taken out; empty when it was dropped.
+        found: One kind per thing found: ``private_key``, ``api_key``, ``password``, ``token``, ``id_number``,
+            ``card``, ``phone``, ``email``.
+    """
+
+    text: str
+    found: tuple[str, ...] = ()
+
+
+_SHIPPED_OPTIONS: Final = GuardOptions()
+
+
+def redact(text: str) -> Redacted:
+    """Take secrets and personal numbers out of a text, by the shipped options (e-mail addresses stay).
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text without them. Applying it again changes nothing.
+
+    >>> redact("密码是 hunter22，电话 13812345678")
+    Redacted(text='密码是 [redacted:password]，电话 [redacted:phone]', found=('password', 'phone'))
+    """
+    return guard(text, _SHIPPED_OPTIONS)
+
+
+def guard(text: str, options: GuardOptions) -> Redacted:
+    """Take out of a text what the options say must not be kept.
+
+    Args:
+        text: Any text.
+        options: What is done about each kind.
+
+    Returns:
+        The text without it; an empty one where a secret was found and secrets are dropped.
+    """
+    found: list[str] = []
+    # A pass that took something out may have uncovered more, such as a key that began right behind a phone number.
+    for _ in range(_PASSES):
+        known = len(found)
+        lowered = text.lower()
+        for detector in DETECTORS:
+            wanted = detector.kind in SECRET_KINDS or getattr(options, detector.kind) == "redact"
+            if wanted and (not detector.hints or any(hint in lowered for hint in detector.hints)):
+                text = _take_out(detector, text, found)
+        if len(found) == known:
+            break
+    if options.secrets == "drop" and not SECRET_KINDS.isdisjoint(found):
+        return Redacted("", tuple(found))
+    return Redacted(text, tuple(found))
+
+
+def strip_block(text: str, open_mark: str, close_mark: str) -> str:
+    """Cut every marked block out of a text, so that what was recalled is never stored again.
+
+    Blocks may be nested. One that is not closed ends with its paragraph (the next blank line); a closing mark alone is
+    cut too. Letter case does not matter.
+
+    Args:
+        text: Any text.
+        open_mark: How a block begins, e.g. ``<recalled_memories`` (attributes may follow).
+        close_mark: How it ends, e.g. ``</recalled_memories>``.
+
+    Returns:
+        The text without blocks and marks; the very same text where it has none.
+
+    >>> strip_block("Hello.\\n<m a='1'>likes tea</M>\\nBye.", "<m", "</m>")
+    'Hello.\\n\\nBye.'
+    """
+    marks = regex.compile(
+        f"(?P<open>{regex.escape(open_mark)}{_WORD_END if open_mark[-1:].isalnum() else ''})"
+        f"|{regex.escape(close_mark)}",
+        regex.IGNORECASE,
+    )
+    cuts: list[tuple[int, int]] = []
+    opened: list[int] = []
+    for mark in marks.finditer(text):
+        if mark.group("open") is not None:
+            opened.append(mark.start())
+        else:
+            cuts.append((opened.pop() if opened else mark.start(), mark.end()))
+    return _without(text, cuts + _unclosed(text, opened)) if cuts or opened else text
+
+
+# --- the parts of guard ---
+
+_PASSES: Final = 4
+
+
+def _take_out(detector: Detector, text: str, found: list[str]) -> str:
+    kept: list[str] = []
+    last = at = 0
+    while match := detector.pattern.search(text, at):
+        start, end = match.span("secret")
+        if detector.check is not None and not detector.check(match):
+            at = match.start() + 1
+            continue
+        kept += [text[last:start], f"[redacted:{detector.kind}]"]
+        found.append(detector.kind)
+        last = at = end
+    return "".join([*kept, text[last:]]) if kept else text
+
+
+# --- the parts of strip_block ---
+
+_WORD_END: Final = r"(?![\w-])"
+_BLANK_LINE: Final = regex.compile(r"\n[ \t\r]*+\n")
+
+
+def _unclosed(text: str, opened: Sequence[int]) -> list[tuple[int, int]]:
+    cuts: list[tuple[int, int]] = []
+    end = 0
+    for start in opened:
+        if start >= end:  # else it stands in the paragraph that the one before it has cut
+            blank = _BLANK_LINE.search(text, start)
+            end = blank.start() if blank else len(text)
+            cuts.append((start, end))
+    return cuts
+
+
+def _without(text: str, cuts: Sequence[tuple[int, int]]) -> str:
+    kept: list[str] = []
+    at = 0
+    for start, end in [*sorted(cuts), (len(text), len(text))]:
+        part = text[at:start]
+        if part:
+            # What stood on both sides of a cut must not join into a new mark.
+            joins = kept and not kept[-1].endswith("\n") and not part.startswith("\n")
+            kept.append(f"\n{part}" if joins else part)
+        at = max(at, end)
+    return "".join(kept)
