@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from proxy.scope import Scope
 from proxy.types import Answer, JournalStatus, Memory, Message, Outcome, Slot, Vector
@@ -31,6 +31,23 @@ class Candidate:
     row: int
     dense: float | None
     lexical: float
+
+
+SearchSource = Literal["exact", "index"]
+"""Whether every vector was compared, or an index said which to compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found.
+
+    Args:
+        candidates: Each with both scores where it has them.
+        source: Which path answered.
+    """
+
+    candidates: Sequence[Candidate]
+    source: SearchSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +255,7 @@ class Store(Protocol):
 
     def search(
         self, scope: Scope, vector: Vector | None, terms: Sequence[str], *, limit: int, filters: Filters | None = None
-    ) -> Sequence[Candidate]:
+    ) -> Found:
         """Both search legs over the scope's active records.
 
         Args:
@@ -267,7 +284,7 @@ class Store(Protocol):
         """Changes whenever a record the scope may read changes; part of the recall cache's key."""
 
     def stats(self, scope: Scope) -> Mapping[str, Any]:
-        """Counts by memory_type, kind and state, plus how many recalls the exact path answered."""
+        """Counts by memory_type, kind and state, plus how many searches each path answered."""
 
     # ── conversations ──────────────────────────────────────────────────────────────────────────────────────────
     def session_of(self, scope: Scope, link: str) -> str | None:
@@ -315,6 +332,9 @@ class Store(Protocol):
     def health(self) -> str | None:
         """None when well; else what is wrong and how to restore, in one sentence."""
 
+    def index_health(self) -> str | None:
+        """None when large scopes are searched by their index; else why they are searched exactly, in one sentence."""
+
     def close(self) -> None:
         """Commit what is queued, then close."""
 
@@ -341,7 +361,7 @@ class WorkingMemory(Protocol):
     def steps(self, scope: Scope) -> Sequence[Mapping[str, Any]]:
         """The session's task chain, oldest first."""
 
-    def forget(self, scope: Scope, message_hashes: Collection[str]) -> int:
+    def forget(self, scope: Scope, message_hashes: Collection[str]) -> object:
         """Delete the slots of the user's sessions that came from these messages, and the user's cached recalls."""
 
     def rewrite(self) -> bool:

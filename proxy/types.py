@@ -134,6 +134,8 @@ class Answer:
         finish_reason: As the provider gave it; None when the stream was cut.
         status: ``complete``; ``aborted`` when the client went away or the stream broke; ``failed`` on an error event.
         usage: The provider's usage object, untouched.
+        hash: Hash of the answer as the message that the client will send back, taken before anything was redacted;
+            empty until then.
     """
 
     text: str = ""
@@ -141,6 +143,7 @@ class Answer:
     finish_reason: str | None = None
     status: AnswerStatus = "complete"
     usage: Mapping[str, Any] | None = None
+    hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Doors: the endpoints. What knows HTTP is here, and knows nothing else."""

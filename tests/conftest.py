@@ -1,0 +1,44 @@
+"""Fixtures: one scripted provider and one running product for the whole session; every test is a user of its own."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+from tests.running import Running, running
+from tests.scripted import Lane, ScriptedUpstream
+
+# Examples are not timed: the machine may be busy with something else.
+settings.register_profile("sidemirror", deadline=None)
+settings.load_profile("sidemirror")
+
+
+@pytest.fixture(scope="session")
+def provider() -> Iterator[ScriptedUpstream]:
+    """The scripted model provider."""
+    with ScriptedUpstream().running() as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="session")
+def product(provider: ScriptedUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The product as shipped, with the scripted provider upstream."""
+    # A busy test machine must not turn recalls into deadlines; what a deadline does has tests of its own.
+    config = {"upstream": {"base_url": provider.url}, "recall": {"deadline_ms": 5_000}}
+    with running(tmp_path_factory.mktemp("product"), config=config) as started:
+        yield started
+
+
+@pytest.fixture
+def lane(provider: ScriptedUpstream) -> Lane:
+    """This test's side of the provider."""
+    return provider.lane(f"sk-{secrets.token_hex(8)}")
+
+
+@pytest.fixture
+def user() -> str:
+    """A user nobody else is."""
+    return f"user-{secrets.token_hex(6)}"

@@ -1,0 +1,344 @@
+"""What a new memory does to those there are: nothing that differs ever merges, and only a stated change replaces."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.conflict import Decision, Near, agree, decide, normal
+from proxy.language import detect
+from proxy.types import Memory, OnConflict, Source
+
+AT = datetime(2026, 11, 2, tzinfo=UTC)
+ON_CONFLICT: tuple[OnConflict, ...] = ("supersede", "version", "merge", "keep_both")
+
+
+def memory(content: str, *, id: str = "old", role: str | None = "user", kind: str = "fact", **more: Any) -> Memory:
+    return Memory(
+        id=id,
+        tenant="single",
+        user_id="ada",
+        agent_id="default",
+        scope="user",
+        memory_type=more.pop("memory_type", "semantic"),
+        kind=kind,
+        content=content,
+        created_at=AT,
+        updated_at=AT,
+        valid_from=more.pop("valid_from", AT),
+        language=detect(content),
+        source=Source(role=role),
+        **more,
+    )
+
+
+def decided(
+    new: Memory, *old: Memory, cosine: float | None = 0.97, on_conflict: OnConflict = "supersede", said: str = ""
+) -> Decision:
+    return decide(new, [Near(one, cosine) for one in old], on_conflict=on_conflict, said=said)
+
+
+# ── what is not the same ───────────────────────────────────────────────────────────────────────────────────────────
+DIFFERENT = [
+    # numbers
+    ("备份保留三十天", "备份保留七天"),
+    ("会议在下午三点", "会议在下午两点"),
+    ("端口是 8080", "端口是 8081"),
+    ("温度是 5 度", "温度是 -5 度"),
+    ("每天跑 5 公里", "每天跑 5.5 公里"),
+    ("折扣是 5%", "折扣是 5 元"),
+    ("The port is 8080", "The port is 8081"),
+    ("Standup is at 9:30", "Standup is at 9:45"),
+    ("The offset is -3", "The offset is 3"),
+    ("It costs $50", "It costs €50"),
+    ("We run PostgreSQL 15", "We run PostgreSQL 15.3"),
+    ("Backups are kept for thirty days", "Backups are kept for seven days"),
+    ("The build of 2026-11-02 is live", "The build of 2026-11-03 is live"),
+    # negation
+    ("用户对花生过敏", "用户对花生不过敏"),
+    ("用户喜欢香菜", "用户不喜欢香菜"),
+    ("用户没去过北京", "用户去过北京"),
+    ("喜欢甜豆浆，不喜欢咸豆浆", "喜欢咸豆浆，不喜欢甜豆浆"),
+    ("The user eats spicy food", "The user does not eat spicy food"),
+    ("The user doesn't drink coffee", "The user does drink coffee"),
+    ("The user doesn’t drink", "The user does drink"),
+    ("Deploy with tests", "Deploy without tests"),
+    ("Always squash commits", "Never squash commits"),
+    ("Likes tea, not coffee", "Likes coffee, not tea"),
+    # names and values
+    ("用户住在杭州滨江区", "用户住在上海浦东新区"),
+    ("用户住在上海", "用户住在海上"),
+    ("上午九点开会", "下午九点开会"),
+    ("用户从北京飞上海", "用户从上海飞北京"),
+    ("小李把小王骗了", "小王把小李骗了"),
+    ("小李被小王骗了", "小李把小王骗了"),
+    ("用户要去北京", "用户要来北京"),
+    ("这台服务器在北京", "那台服务器在北京"),
+    ("用户最喜欢蓝色", "用户喜欢蓝色"),
+    ("告警推送到飞书群", "告警推送到钉钉群"),
+    ("文件放在家里", "文件放在家外"),
+    ("The user prefers pnpm", "The user prefers yarn"),
+    ("The user lives in Paris", "The user lives in Lyon"),
+    ("Flies from Berlin to Rome", "Flies from Rome to Berlin"),
+    ("Alice manages Bob", "Bob manages Alice"),
+    ("The user's name is Adam", "The user's name is Adams"),
+    ("Her birthday is in May", "His birthday is in May"),
+    ("My sister is a nurse", "Her sister is a nurse"),
+    ("The user was a nurse", "The user is a nurse"),
+    ("Codes in C", "Codes in C++"),
+    ("Codes in C#", "Codes in C"),
+    ("Meets José", "Meets Josè"),
+    ("Deploys to AWS", "Deploys to AW"),
+    ("Lights on at night", "Lights off at night"),
+    ("Works with node.js", "Works with node.ts"),
+    ("This key is for staging", "That key is for staging"),
+    # other scripts, which the embedder cannot tell apart
+    ("好きな食べ物はラーメン", "好きな食べ物はカレー"),
+    ("Любит чай", "Любит кофе"),
+    ("안녕하세요", "สวัสดี"),
+    ("Favourite fruit: 🍎", "Favourite fruit: 🍌"),
+]
+
+
+@pytest.mark.parametrize("on_conflict", ON_CONFLICT)
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_memories_that_differ_never_merge(one: str, other: str, on_conflict: OnConflict) -> None:
+    for new, old in ((one, other), (other, one)):
+        assert not agree(new, old)
+        for key in (None, "slot"):
+            decision = decided(
+                memory(new, id="new", key=key), memory(old, key=key), cosine=1.0, on_conflict=on_conflict, said=new
+            )
+            assert decision.action != "merge"
+
+
+@pytest.mark.parametrize("text", ["", "。", "用户", "The user's", "的", "?!"])
+def test_texts_without_a_word_of_content_never_agree(text: str) -> None:
+    assert not agree(text, text)
+
+
+# ── what is the same ───────────────────────────────────────────────────────────────────────────────────────────────
+ALIKE = [
+    ("用户偏好用 pnpm 管理前端依赖", "用户偏好使用 pnpm 来管理前端依赖。"),
+    ("用户开一辆白色的特斯拉", "用户开的是一辆白色特斯拉"),
+    ("用户喜欢深色主题", "用户喜欢使用深色主题"),
+    ("告警推送到飞书群", "告警会推送到飞书群里"),
+    ("用户不吃辣", "用户不吃辣的"),
+    ("用户对花生过敏", "对花生过敏"),
+    ("端口是８０８０", "端口 8080"),
+    ("The user prefers pnpm for frontend dependencies", "User prefers pnpm for the frontend dependencies."),
+    ("The production database is PostgreSQL 15", "Production database is PostgreSQL 15."),
+    ("The user likes dark themes", "User likes a dark theme"),
+    ("The user takes notes in Obsidian", "takes notes in Obsidian."),
+    ("The user does not eat spicy food", "User does not eat spicy food"),
+    ("The user's daughter is in second grade", "Daughter is in the second grade."),
+    ("The user really likes C++", "User likes C++"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_the_same_in_other_words_merges_when_the_cosine_is_high(one: str, other: str) -> None:
+    for new, old in ((one, other), (other, one)):
+        target = memory(old)
+        decision = decided(memory(new, id="new"), target, cosine=0.96)
+        assert (decision.action, decision.target) == ("merge", target)
+        assert "0.96" in decision.reason
+
+
+def test_the_same_words_do_not_merge_across_kinds_or_below_the_threshold() -> None:
+    one, other = ALIKE[0]
+    assert decided(memory(one, id="new", kind="decision"), memory(other)).action == "create"
+    assert decided(memory(one, id="new"), memory(other), cosine=0.94).action == "create"
+    assert decided(memory(one, id="new"), memory(other), cosine=None).action == "create"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("用户喜欢 ＡＢＣ。", "用户喜欢 abc"),
+        ("The user likes tea", " the user  likes\ntea. "),
+        ("I like tea!", "I like tea"),
+    ],
+)
+def test_the_same_text_merges_at_any_cosine(one: str, other: str) -> None:
+    assert decided(memory(one, id="new"), memory(other), cosine=None) == Decision(
+        "merge", memory(other), "the same text"
+    )
+
+
+@given(st.text())
+def test_normal_text_is_normal(text: str) -> None:
+    assert normal(f"  {text.upper().lower()}。 ") == normal(text.upper().lower())
+
+
+# ── turns ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+def test_a_memory_and_the_raw_turn_it_was_made_from_stay_apart() -> None:
+    turn = memory("我喜欢茶", kind="turn", memory_type="episodic")
+    preference = memory("我喜欢茶", id="new", kind="preference")
+    assert decided(preference, turn).action == "create"
+    assert decided(replace(turn, id="new"), replace(preference, id="old")).action == "create"
+    assert decided(replace(turn, id="new"), turn).action == "merge"
+
+
+def test_turns_replace_nothing_and_are_not_replaced() -> None:
+    turn = memory("我现在喜欢茶", id="new", kind="turn")
+    assert decided(turn, memory("我喜欢咖啡", kind="turn"), said="我现在喜欢茶").action == "create"
+    assert (
+        decided(memory("用户喜欢茶", id="new", kind="correction"), memory("我喜欢咖啡", kind="turn")).action == "create"
+    )
+
+
+# ── slots ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+def test_the_same_key_supersedes_whatever_the_cosine() -> None:
+    old = memory("用户住在北京", key="home")
+    decision = decided(memory("User lives in Berlin", id="new", key="home"), old, cosine=None)
+    assert (decision.action, decision.target) == ("supersede", old)
+    assert "'home'" in decision.reason
+
+
+def test_of_several_in_the_slot_the_newest_is_replaced() -> None:
+    old = memory("用户住在北京", key="home")
+    newer = memory("用户住在上海", id="newer", key="home", valid_from=AT + timedelta(days=1))
+    new = memory("用户住在杭州", id="new", key="home")
+    assert decided(new, old, newer).target == decided(new, newer, old).target == newer
+
+
+@pytest.mark.parametrize("on_conflict", ["version", "keep_both", "merge"])
+def test_a_slot_that_keeps_its_history_keeps_both(on_conflict: OnConflict) -> None:
+    old = memory("用户住在北京", key="home")
+    decision = decided(memory("用户住在杭州", id="new", key="home"), old, on_conflict=on_conflict)
+    assert (decision.action, decision.target) == ("version", old)
+
+
+def test_a_slot_merges_where_nothing_differs() -> None:
+    old, new = memory("用户住在杭州", key="home"), memory("用户是住在杭州的", id="new", key="home")
+    assert decided(new, old, on_conflict="merge").action == "merge"
+
+
+def test_another_slot_is_left_alone() -> None:
+    work = memory("用户在杭州工作", key="work")
+    home = memory("用户在杭州居住", id="new", key="home")
+    assert decided(home, work, said="我现在住杭州了").action == "create"
+    same = memory("用户在杭州工作", id="new", key="home")
+    assert decided(same, work).action == "create"
+
+
+def test_a_text_that_gains_a_key_takes_the_place_of_the_one_without() -> None:
+    plain, keyed = memory("用户叫小明"), memory("用户叫小明", key="name")
+    assert decided(replace(keyed, id="new"), plain).action == "supersede"
+    assert decided(replace(keyed, id="new"), plain, keyed) == Decision("merge", keyed, "the same text")
+    assert decided(replace(plain, id="new"), keyed) == Decision("merge", keyed, "the same text")
+    by_tool = memory("用户叫小明", id="new", key="name", role="tool")
+    assert decided(by_tool, plain).action == "merge"
+
+
+# ── sources ────────────────────────────────────────────────────────────────────────────────────────────────────────
+RANKS = {"tool": 0, "assistant": 1, "user": 2, "api": 2, None: 2, "somebody": 0}
+
+
+@pytest.mark.parametrize("new_role", RANKS)
+@pytest.mark.parametrize("old_role", RANKS)
+def test_a_lower_source_never_supersedes_a_higher(new_role: str | None, old_role: str | None) -> None:
+    by_key = decided(
+        memory("用户住在杭州", id="new", key="home", role=new_role), memory("用户住在北京", key="home", role=old_role)
+    )
+    by_change = decided(
+        memory("用户住在杭州", id="new", role=new_role), memory("用户住在北京", role=old_role), cosine=0.8, said="现在"
+    )
+    expected = "supersede" if RANKS[new_role] >= RANKS[old_role] else "version"
+    assert by_key.action == by_change.action == expected
+    assert expected == "supersede" or "does not overrule" in by_key.reason
+
+
+# ── stated changes ─────────────────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize(
+    "said",
+    [
+        "我现在喜欢茶",
+        "改成喝茶吧",
+        "换成茶",
+        "换了口味，喝茶",
+        "我不再喝咖啡，喝茶",
+        "其实我喜欢茶",
+        "不对，是茶",
+        "不是咖啡，而是茶",
+        "我搬到杭州了",
+        "数据库已经迁移到 MySQL",
+        "I like tea now",
+        "I no longer drink coffee",
+        "I don't drink coffee anymore",
+        "We switched to tea",
+        "Actually, tea",
+        "I meant tea",
+        "Tea instead",
+        "We moved to Berlin",
+        "We've migrated to MySQL",
+    ],
+)
+def test_a_stated_change_supersedes_the_nearest_related_memory(said: str) -> None:
+    far, near = memory("用户喜欢可可", id="far"), memory("用户喜欢咖啡", id="near")
+    new = memory("用户喜欢茶", id="new")
+    decision = decide(new, [Near(far, 0.62), Near(near, 0.8), Near(far, None)], on_conflict="supersede", said=said)
+    assert (decision.action, decision.target) == ("supersede", near)
+    assert "0.80" in decision.reason
+
+
+@pytest.mark.parametrize("said", ["我喜欢茶", "I like tea", "I know about tea", "Snowy tea", "茶很好"])
+def test_compatible_facts_are_both_kept(said: str) -> None:
+    assert decided(memory("用户喜欢茶", id="new"), memory("用户喜欢咖啡"), cosine=0.9, said=said).action == "create"
+
+
+@pytest.mark.parametrize(("content", "cosine"), [("用户喜欢茶", 0.59), ("The user likes tea", 0.64)])
+def test_what_is_not_related_is_not_replaced(content: str, cosine: float) -> None:
+    new, old = memory(content, id="new"), memory("用户养了一只猫")
+    assert decided(new, old, cosine=cosine, said="now 现在").action == "create"
+    assert decided(new, old, cosine=cosine + 0.01, said="now 现在").action == "supersede"
+
+
+def test_a_change_replaces_its_own_kind_only_and_a_correction_any_lasting_one() -> None:
+    old = memory("用户喜欢咖啡", kind="preference")
+    assert decided(memory("用户喜欢茶", id="new", kind="decision"), old, cosine=0.9, said="现在").action == "create"
+    assert decided(memory("用户喜欢茶", id="new", kind="correction"), old, cosine=0.9).action == "supersede"
+    episode = memory("用户喝了咖啡", kind="tool_result", memory_type="episodic")
+    assert decided(memory("用户喜欢茶", id="new", kind="correction"), episode, cosine=0.9).action == "create"
+
+
+@pytest.mark.parametrize("on_conflict", ["version", "keep_both", "merge"])
+def test_only_a_rule_that_supersedes_replaces_on_a_stated_change(on_conflict: OnConflict) -> None:
+    new, old = memory("用户喜欢茶", id="new"), memory("用户喜欢咖啡")
+    assert decided(new, old, cosine=0.9, on_conflict=on_conflict, said="现在").action == "create"
+
+
+def test_with_nothing_near_a_memory_is_created() -> None:
+    assert decided(memory("用户喜欢茶", id="new", key="drink")) == Decision("create", None, "new")
+
+
+TEXTS = st.sampled_from([text for pair in [*DIFFERENT, *ALIKE] for text in pair])
+MEMORIES = st.builds(
+    memory,
+    TEXTS,
+    role=st.sampled_from(list(RANKS)),
+    kind=st.sampled_from(["fact", "turn", "correction"]),
+    key=st.sampled_from([None, "a", "b"]),
+)
+
+
+@given(MEMORIES, st.lists(st.tuples(MEMORIES, st.one_of(st.none(), st.floats(-1, 1)))), st.sampled_from(ON_CONFLICT))
+def test_every_decision_keeps_the_rules(
+    new: Memory, near: list[tuple[Memory, float | None]], on_conflict: OnConflict
+) -> None:
+    decision = decide(new, [Near(*one) for one in near], on_conflict=on_conflict, said=new.content)
+    assert (decision.target is None) == (decision.action == "create")
+    if decision.target is None:
+        return
+    assert (decision.target.kind == "turn") == (new.kind == "turn") or new.key == decision.target.key is not None
+    if decision.action == "merge":
+        same = normal(new.content) == normal(decision.target.content)
+        assert same or agree(new.content, decision.target.content)
+    if decision.action == "supersede":
+        assert RANKS[new.source.role] >= RANKS[decision.target.source.role]
