@@ -1,0 +1,200 @@
+"""What a policy file must satisfy beyond its grammar: one rule's fields against each other, and its examples.
+
+In: a validated trigger. Out: `(place in the trigger, message)` pairs; the loader adds file, line and column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+
+from proxy.policy.conditions import Conditions
+from proxy.policy.jsonpath import steps
+from proxy.policy.model import Trigger, WhenSchedule
+from proxy.policy.patterns import BUILT_IN_NAMES, LANGUAGES, ByLanguage, compiled, too_slow
+from proxy.policy.rules import names_in, template_texts, unit_of
+from proxy.yamlfile import Where, did_you_mean
+
+Finding = tuple[Where, str]
+SAMPLE_TIME = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+BOUND = "bound its repetitions, as in {0,40}"
+ASSISTANT_KINDS = ("decision", "task", "summary")
+
+
+def findings(trigger: Trigger, *, models: Collection[str], local: bool) -> list[Finding]:
+    """Everything wrong with one trigger, examples apart.
+
+    Args:
+        trigger: From a validated file.
+        models: Names of config.yaml's models.
+        local: Whether its file lies in a local/ folder.
+    """
+    broken = list(_patterns(trigger))
+    found = [
+        *_unsupported(trigger, models),
+        *_action(trigger),
+        *_assistant(trigger),
+        *broken,
+        *_templates(trigger),
+        *_example_events(trigger),
+    ]
+    if trigger.override and not local:
+        found.append((("override",), "only a rule in local/ may replace another one"))
+    return found
+
+
+def _unsupported(trigger: Trigger, models: Collection[str]) -> Iterator[Finding]:
+    if isinstance(trigger.when, WhenSchedule):
+        yield ("when", "schedule"), "'schedule' is not supported yet; use an event such as session_end"
+    llm = trigger.extract.llm if trigger.extract else None
+    if llm is not None:
+        yield ("extract", "llm"), "'llm' is not supported yet; use template, verbatim or slots"
+        if llm.model not in models:
+            hint = did_you_mean(llm.model, models)
+            yield ("extract", "llm", "model"), f"'{llm.model}' is not under models: in config.yaml{hint}"
+    for where, conditions in _nested(trigger.if_, ("if",)):
+        for name in ("known", "similar_to_existing", "value"):
+            if getattr(conditions, name) is not None:
+                yield (*where, name), f"'{name}' is not supported yet"
+
+
+def _nested(conditions: Conditions | None, where: Where) -> Iterator[tuple[Where, Conditions]]:
+    if conditions is None:
+        return
+    yield where, conditions
+    yield from _nested(conditions.not_, (*where, "not"))
+    for mode in ("any", "all"):
+        members: tuple[Conditions, ...] = getattr(conditions, mode) or ()
+        for index, member in enumerate(members):
+            yield from _nested(member, (*where, mode, index))
+
+
+def _action(trigger: Trigger) -> Iterator[Finding]:
+    extract, write = trigger.extract, trigger.write
+    if trigger.drop:
+        for name in ("extract", "write"):
+            if getattr(trigger, name) is not None:
+                yield (name,), f"a rule that drops the event has no {name}; remove one of the two"
+        return
+    if trigger.event == "request":
+        yield ("when",), "a rule on 'request' can only drop; give drop: true, or wait for user_message"
+    for name, given in (("extract", extract), ("write", write)):
+        if given is None:
+            yield (), f"the rule has no {name}; give extract and write, or drop: true"
+    if extract is None or write is None:
+        return
+    slots = extract.slots is not None or write.slot is not None
+    if slots and write.memory_type != "working":
+        yield ("write", "memory_type"), "slots are working memory; write memory_type: working"
+    if write.memory_type == "working" and not slots:
+        yield ("write",), "working memory is kept in slots; give extract.slots or write.slot"
+    if extract.slots is not None and write.slot is not None:
+        yield ("write", "slot"), "extract.slots names the slots already"
+    if write.scope == "session" and write.memory_type != "working":
+        yield ("write", "scope"), "'session' is for working memory; use agent or user"
+
+
+def _assistant(trigger: Trigger) -> Iterator[Finding]:
+    if trigger.write is None or trigger.event not in ("assistant_message", "turn_end"):
+        return
+    if trigger.write.memory_type != "working" and trigger.write.kind not in ASSISTANT_KINDS:
+        kinds = ", ".join(ASSISTANT_KINDS)
+        yield (
+            ("write", "kind"),
+            f"what the assistant says makes only memories of kind {kinds}, not '{trigger.write.kind}'",
+        )
+
+
+def _templates(trigger: Trigger) -> Iterator[Finding]:
+    match = trigger.if_.match if trigger.if_ else None
+    lines = unit_of(trigger, trigger.event) == "sentence"
+    for where, template in _template_places(trigger):
+        try:
+            names = names_in(template)
+        except ValueError as error:
+            yield where, str(error)
+            continue
+        language = where[-1] if where[-2:-1] == ("template",) else None
+        for name in names:
+            if name not in BUILT_IN_NAMES:
+                yield from ((where, message) for message in _uncaptured(name, match, language, lines))
+    if trigger.extract and trigger.extract.template and match is not None and trigger.event == "user_message":
+        written = template_texts(trigger.extract)
+        for language in match.given():
+            if language != "other" and language not in written and "every" not in written and not match.every:
+                yield ("extract", "template"), f"there is a pattern but no template for {language}"
+
+
+def _template_places(trigger: Trigger) -> Iterator[tuple[Where, str]]:
+    extract, write = trigger.extract, trigger.write
+    if extract is not None:
+        for language, text in template_texts(extract).items():
+            yield ("extract", "template", language), text
+        for name, source in (extract.slots or {}).items():
+            yield ("extract", "slots", name), name
+            if source == "$" or source.startswith(("$.", "$[")):
+                yield from _path(name, source)
+            else:
+                yield ("extract", "slots", name), source
+    if write is not None:
+        for field in ("key", "slot"):
+            if (text := getattr(write, field)) is not None:
+                yield ("write", field), text
+        for index, tag in enumerate(write.tags):
+            yield ("write", "tags", index), tag
+
+
+def _path(name: str, source: str) -> Iterator[tuple[Where, str]]:
+    try:
+        steps(source)
+    except ValueError:
+        yield ("extract", "slots", name), source  # the template check says what is wrong with it
+
+
+def _uncaptured(name: str, match: ByLanguage | None, language: str | int | None, lines: bool) -> Iterator[str]:
+    if match is None:
+        yield f"${name} is captured nowhere; give if.match with (?P<{name}>…)"
+        return
+    given = match.given()
+    wanted = [lang for lang in given if language in (None, "every", lang)] or list(given)
+    for lang in wanted:
+        for pattern in given[lang]:
+            try:
+                groups = compiled(pattern, lines).groupindex
+            except ValueError:  # reported where the pattern stands
+                return
+            if name not in groups:
+                hint = did_you_mean(name, groups).replace("'", "$", 1).replace("'", "", 1)
+                which = "" if match.every else f" for {lang}"
+                yield f"${name} is not captured by the pattern{which}: {pattern[:60]}{hint}"
+                return
+
+
+def _patterns(trigger: Trigger) -> Iterator[Finding]:
+    by_sentence = unit_of(trigger, trigger.event) == "sentence"
+    for place, nested in _nested(trigger.if_, ("if",)):
+        if nested.match is not None:
+            # Only the rule's own `match` is ever run over all sentences at once.
+            yield from bad_patterns(nested.match, (*place, "match"), lines=by_sentence and place == ("if",))
+
+
+def bad_patterns(patterns: ByLanguage, where: Where, *, lines: bool = False) -> Iterator[Finding]:
+    """Patterns that do not compile, or need too long for some text; `lines` as in `patterns.compiled`."""
+    for language in (*LANGUAGES, "every"):
+        texts: tuple[str, ...] = getattr(patterns, language)
+        for index, pattern in enumerate(texts):
+            place = (*where, language, index)
+            try:
+                if too_slow(pattern, lines):
+                    yield place, f"the pattern needs over 20 ms for some text of 8,000 characters; {BOUND}"
+            except ValueError as error:
+                yield place, str(error)
+
+
+def _example_events(trigger: Trigger) -> Iterator[Finding]:
+    for index, example in enumerate(trigger.examples):
+        if trigger.event is not None and example.event_type != trigger.event:
+            message = f"this example is a {example.event_type}, but the rule waits for {trigger.event}"
+            yield ("examples", index), message
+        if trigger.drop and example.expect not in ("ignored", "dropped"):
+            yield ("examples", index, "expect"), "a rule that drops writes nothing; expect dropped or ignored"

@@ -1,0 +1,238 @@
+"""The shipped policies against real speech in both languages, and against what must never be stored."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from proxy.language import detect
+from proxy.policy.load import load
+from proxy.policy.match import Evaluation, evaluate, request_event
+from proxy.policy.rules import PolicySet
+from proxy.policy.schema import schema_text
+from proxy.types import Event
+
+POLICIES = Path(__file__).parent.parent / "policies"
+NOW = datetime(2026, 1, 5, tzinfo=UTC)
+CORPUS: dict[str, Any] = YAML(typ="safe").load((Path(__file__).parent / "policy_corpus.yaml").read_text("utf-8"))
+ABOUT_THE_USER = {"preference", "fact", "instruction", "correction"}
+
+
+@lru_cache(maxsize=1)
+def shipped() -> PolicySet:
+    return load([POLICIES])
+
+
+def said(text: str, *, role: str = "user") -> Evaluation:
+    return evaluate(shipped(), Event("user_message", text, detect(text), role, NOW))
+
+
+def memories(text: str) -> list[str]:
+    return [f"{draft.kind}: {draft.content}" for draft in said(text).drafts if draft.kind != "turn"]
+
+
+@pytest.mark.parametrize("text", CORPUS["said"])
+def test_what_is_said_becomes_these_memories(text: str) -> None:
+    assert memories(text) == CORPUS["said"][text]
+
+
+@pytest.mark.parametrize("text", CORPUS["nothing"])
+def test_nothing_is_taken_for_the_users_own(text: str) -> None:
+    assert memories(text) == []
+
+
+@pytest.mark.parametrize("text", CORPUS["slots"])
+def test_task_slots_from_the_users_words(text: str) -> None:
+    assert {slot.name: slot.value for slot in said(text).slots} == CORPUS["slots"][text]
+
+
+def test_corpus_is_large_and_in_both_languages() -> None:
+    texts = [*CORPUS["said"], *CORPUS["nothing"]]
+    assert len(texts) >= 120
+    assert min(sum(detect(text) == language for text in texts) for language in ("zh", "en")) >= 60
+
+
+def test_every_rule_has_four_examples_two_of_them_ignored_and_both_languages() -> None:
+    for rule in shipped().triggers:
+        examples = rule.trigger.examples
+        assert len(examples) >= 4, rule.id
+        assert sum(example.expect == "ignored" for example in examples) >= 2, rule.id
+        languages = {detect(str(example.model_dump(exclude={"expect"}, exclude_none=True))) for example in examples}
+        assert languages >= {"zh", "en"} or rule.event != "user_message", rule.id
+
+
+def test_every_pattern_about_the_user_exists_in_both_languages() -> None:
+    for rule in shipped().triggers:
+        if rule.event == "user_message" and rule.ready.source is not None:
+            assert {"zh", "en"} <= set(rule.ready.source.patterns), rule.id
+
+
+def test_what_is_about_the_user_is_for_all_agents_and_the_rest_for_one() -> None:
+    for rule in shipped().triggers:
+        write = rule.trigger.write
+        if write is None or write.memory_type == "working":
+            continue
+        environment = rule.file.endswith("22-environment.yaml")
+        expected = "agent" if environment or write.kind not in {*ABOUT_THE_USER, "feedback", "entity"} else "user"
+        assert write.scope == expected, rule.id
+
+
+def test_single_valued_facts_have_a_key_so_that_a_correction_finds_them() -> None:
+    first = said("我叫李雷，住在杭州").drafts
+    second = said("其实我住在上海").drafts
+    assert [draft.key for draft in first if draft.kind != "turn"] == ["user.name", "user.home"]
+    assert second[0].key == "user.home"
+    assert second[0].on_conflict == "supersede"
+    assert said("Our staging server listens on port 2222.").drafts[0].key == "env.port.staging-server"
+
+
+def test_correction_is_forced() -> None:
+    [draft] = [d for d in said("No, I meant the blue one").drafts if d.kind != "turn"]
+    assert (draft.kind, draft.on_conflict) == ("correction", "supersede")
+
+
+def test_values_stay_as_they_were_written() -> None:
+    assert "--port=2222" in memories("To run the tests we use pytest -q --port=2222 -x")[0]
+    assert "10.0.0.5:5432" in memories("our staging db runs on 10.0.0.5:5432")[0]
+    assert "15.3" in memories("我们的 Postgres 版本是 15.3")[0]
+
+
+def test_several_facts_of_one_message_become_several_memories() -> None:
+    text = "Hi! My name is Ann. I live in Berlin and I work at Siemens. I prefer short answers. Can you help?"
+    assert memories(text) == [
+        "preference: The user prefers short answers",
+        "fact: The user's name is Ann",
+        "fact: The user lives in Berlin",
+        "fact: The user works at Siemens",
+    ]
+
+
+def test_turn_is_kept_verbatim_at_low_confidence() -> None:
+    text = "我们的测试库昨天挂了两次，怀疑是磁盘满了。怎么办？"
+    [turn] = [draft for draft in said(text).drafts if draft.kind == "turn"]
+    assert (turn.content, turn.confidence, turn.memory_type, turn.scope) == (text, 0.3, "episodic", "agent")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "怎么重启 Docker？",
+        "帮我写一个脚本",
+        "please list the open issues",
+        "How do I restart it?",
+        "你好",
+        "thanks!",
+        "Translate this:\nThe staging box went down twice yesterday.",
+        "You are a pirate. You sail the seven seas and hate the navy.",
+        "如果服务器昨天挂了两次呢",
+    ],
+)
+def test_turn_is_not_kept_for_questions_orders_talk_pasted_text_and_play(text: str) -> None:
+    assert said(text).drafts == ()
+
+
+def test_pasted_mail_is_nobodys_statement() -> None:
+    mail = "Please answer this mail:\nFrom: bob@example.com\nSubject: hi\n\nHi, I'm Bob. I live in Rome. I like tea."
+    assert said(mail).drafts == ()
+    assert said("> I live in Rome\n> I like tea\nWhat does he want?").drafts == ()
+    assert said("```\nI like tea. My name is Bob.\n```\nWhat is this?").drafts == ()
+
+
+def test_own_words_before_pasted_text_are_kept() -> None:
+    assert memories("My name is Ann. Summarize this mail:\nHi, my name is Bob.") == ["fact: The user's name is Ann"]
+
+
+@pytest.mark.parametrize("text", ["My name is Bob and I live in Rome.", "我叫李雷，我喜欢茶，以后都用中文回答"])
+def test_what_the_assistant_says_is_never_the_users(text: str) -> None:
+    for kind in ("assistant_message", "turn_end"):
+        event = Event(kind, text, detect(text), "assistant", NOW, finish_reason="stop", user_text="谁")
+        assert evaluate(shipped(), event).drafts == ()
+
+
+def test_unfinished_answer_makes_no_task() -> None:
+    text = "I've booked a table for 4 on Friday."
+    cut = Event("turn_end", text, "en", "assistant", NOW, finish_reason=None, user_text="Book a table")
+    whole = Event("turn_end", text, "en", "assistant", NOW, finish_reason="stop", user_text="Book a table")
+    assert evaluate(shipped(), cut).drafts == ()
+    assert [draft.kind for draft in evaluate(shipped(), whole).drafts] == ["task"]
+
+
+def test_tool_results() -> None:
+    data = {"hotels": [{"name": "Ryokan"}]}
+    event = Event("tool_result", '{"hotels": []}', "en", "tool", NOW, tool="search", data=data, status="ok")
+    result = evaluate(shipped(), event)
+    assert [(slot.name, slot.value) for slot in result.slots] == [("tool.search", data)]
+    assert result.drafts == ()
+
+
+def test_tool_failure_is_noted_in_the_users_language_with_capped_confidence() -> None:
+    event = Event(
+        "tool_result", "Error: refused", "en", "tool", NOW, tool="book", status="error", user_text="帮我订机票"
+    )
+    [draft] = evaluate(shipped(), event).drafts
+    assert draft.content == "工具 book 失败：Error: refused"
+    assert draft.confidence <= shipped().guard.tool_confidence
+    assert draft.link_parent
+
+
+@pytest.mark.parametrize(
+    ("system", "user"),
+    [
+        ("", "### Task:\nGenerate a concise, 3-5 word title with an emoji summarizing the chat history."),
+        ("", "### Task:\nGenerate 1-3 broad tags categorizing the main themes of the chat history"),
+        ("", "### Task:\nSuggest 3-5 relevant follow-up questions or prompts that the user might naturally ask next"),
+        ("", "### Task:\nYou are an autocompletion system. Continue the text in `<text>`"),
+        ("You are a title generator. You output ONLY a thread title.", "fix the build"),
+        ("你是一名擅长会话的助理，你需要将用户的会话总结为 10 个字以内的标题", "用户：你好"),
+        ("", "请为以下对话生成一个标题：\n用户：你好"),
+        ("", "Given the following conversation, please reply with a title for the chat that is 3-4 words in length"),
+        ("", "Write a 5-10 word title for the following conversation:\n\nUser: hi"),
+        ("", "Generate a concise 3-7 word title for this conversation, omitting punctuation."),
+    ],
+)
+def test_background_calls_are_dropped(system: str, user: str) -> None:
+    assert evaluate(shipped(), request_event(user, system, NOW)).dropped_by is not None
+
+
+@pytest.mark.parametrize(
+    ("system", "user"),
+    [
+        ("You are a coding agent. You may generate a title for the conversation when asked.", "add a test"),
+        ("You are a helpful assistant.", "Give me ten titles for my blog post"),
+        ("", "帮我给论文起个标题"),
+        ("", "How do I turn on autocompletion?"),
+        ("", "总结一下这次会议的要点"),
+        ("", ""),
+    ],
+)
+def test_real_calls_are_not_dropped(system: str, user: str) -> None:
+    assert evaluate(shipped(), request_event(user, system, NOW)).dropped_by is None
+
+
+def test_schema_file_is_current() -> None:
+    stored = (POLICIES / "schema.json").read_text("utf-8")
+    assert stored == schema_text(), "run: python -m proxy.policy.schema > policies/schema.json"
+
+
+def test_first_line_of_every_file_names_the_schema() -> None:
+    for file in POLICIES.glob("*.yaml"):
+        assert file.read_text("utf-8").startswith("# yaml-language-server: $schema=./schema.json\n"), file
+
+
+def test_a_typical_message_takes_well_under_a_millisecond() -> None:
+    texts = ["My name is Ann and I live in Rome.", "我们的测试库昨天挂了两次，怀疑是磁盘满了。", "How do I restart it?"]
+    best = min(_cpu_s(texts) for _ in range(20)) / len(texts)
+    assert best < 0.001  # quiet machine: 0.35 ms
+
+
+def _cpu_s(texts: list[str]) -> float:
+    started = time.thread_time()
+    for text in texts:
+        said(text)
+    return time.thread_time() - started
