@@ -1,0 +1,316 @@
+"""Composition root: builds the house from a `Config`, runs it, and takes it down again in the opposite order.
+
+Everything that starts here also stops here. Whatever part of memory cannot start leaves the proxy relaying without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from proxy.config import Config
+from proxy.embed import open_embedder
+from proxy.errors import SidemirrorError, StoreUnavailable, WorkingMemoryUnavailable
+from proxy.http.chat import ChatDoor
+from proxy.http.health import HealthDoor
+from proxy.http.memory_api import MemoryApi
+from proxy.http.relay import RawDoor
+from proxy.http.server import application, runner
+from proxy.metrics import Metrics
+from proxy.observe import answer_hash
+from proxy.pipeline import Pipeline
+from proxy.plugs import Embedder, Store, WorkingMemory
+from proxy.policy.rules import PolicySet
+from proxy.policy.watch import PolicyHolder
+from proxy.recall import Recall
+from proxy.remember import Remember
+from proxy.store.directory_lock import FileLock
+from proxy.store.embedded_redis import EmbeddedRedis
+from proxy.store.sqlite import SqliteStore
+from proxy.store.working import RedisWorkingMemory
+from proxy.tokens import TokenCounter
+from proxy.translate import Translated
+from proxy.upstream import Upstream
+from proxy.worker import Worker
+
+log = structlog.get_logger(__name__)
+TENANT = "default"
+"""The one tenant of `auth.tenant: single`."""
+_THREADS = 8
+_DRAIN_S = 5.0
+_SHUTDOWN_S = 10.0
+
+
+def utc_now() -> datetime:
+    """The clock: every other part is given it."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class House:
+    """The running parts, as the doors and tests see them."""
+
+    config: Config
+    store: Store
+    working: WorkingMemory
+    embedder: Embedder
+    policies: PolicyHolder
+    pipeline: Pipeline
+    worker: Worker
+    metrics: Metrics
+    app: web.Application
+
+    def degraded(self) -> list[tuple[str, str]]:
+        """What does not work now, as short names with a sentence each."""
+        found = []
+        if (sick := self.store.health()) is not None:
+            found.append(("store", sick))
+        if not self.working.healthy():
+            found.append(("working-memory", "Redis does not answer; session slots are left out until it does"))
+        if self.policies.error is not None:
+            found.append(("policies", self.policies.error))
+        self.metrics.degraded([name for name, _ in found])
+        return found
+
+
+@asynccontextmanager
+async def serving(config: Config, *, strict: bool = False) -> AsyncIterator[str]:
+    """Run the proxy.
+
+    Args:
+        config: Settings.
+        strict: Refuse to start with a damaged store, instead of relaying without memory.
+
+    Yields:
+        Its address, e.g. ``http://127.0.0.1:8080``.
+
+    Raises:
+        SidemirrorError: It cannot start; the message says why and what to do.
+    """
+    async with building(config, strict=strict) as house:
+        web_runner = runner(house.app, shutdown_timeout_s=_SHUTDOWN_S)
+        await web_runner.setup()
+        try:
+            site = web.TCPSite(web_runner, config.server.host, config.server.port)
+            try:
+                await site.start()
+            except OSError as error:
+                raise SidemirrorError(
+                    f"cannot listen on {config.server.host}:{config.server.port}: {error.strerror or error}; "
+                    "stop what uses the port, or choose another with --port"
+                ) from error
+            port = web_runner.addresses[0][1]
+            host = f"[{config.server.host}]" if ":" in config.server.host else config.server.host
+            yield f"http://{host}:{port}"
+        finally:
+            await web_runner.cleanup()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DRAIN_S):
+                    await house.worker.drain()
+
+
+@asynccontextmanager
+async def building(config: Config, *, strict: bool = False) -> AsyncIterator[House]:
+    """Build all parts and run their background work; take them down at the end."""
+    stop = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        _lock_data_dir(config, stack)
+        metrics = Metrics()
+        policies = _hold_policies(config, metrics)
+        embedder = open_embedder(config.embedding.provider, config.embedding.model)
+        store = _open_store(config, embedder, stack, strict=strict)
+        redis = _start_redis(config, stack)
+        working = _connect(config, policies.current, redis)
+        stack.callback(working.close)
+        threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="memory"))
+        openai = await stack.enter_async_context(
+            Upstream(config.upstream.base_url, _secret(config), connect_timeout_s=10.0)
+        )
+        anthropic = await stack.enter_async_context(
+            Upstream(f"{config.upstream.anthropic_base_url}/v1", None, connect_timeout_s=10.0)
+        )
+        tokens = TokenCounter()
+        remember = Remember(
+            store,
+            working,
+            embedder,
+            lambda: policies.current,
+            tokens.count,
+            utc_now,
+            metrics,
+            idle_s=config.session.idle_s,
+        )
+        worker = Worker(store, remember.turn, metrics)
+        stack.callback(worker.close)
+        group = await stack.enter_async_context(_background())
+        recall = Recall(store, working, embedder, config.recall, metrics)
+        pipeline = Pipeline(
+            config=config,
+            store=store,
+            working=working,
+            recall=recall,
+            policies=lambda: policies.current,
+            tokens=tokens,
+            submit=worker.submit,
+            clock=utc_now,
+            metrics=metrics,
+            threads=threads,
+            spawn=group.spawn,
+        )
+        memory_api = MemoryApi(
+            store=store,
+            working=working,
+            recall=recall,
+            remember=remember,
+            pipeline=pipeline,
+            policies=lambda: policies.current,
+            clock=utc_now,
+            metrics=metrics,
+            threads=threads,
+            allowed_hosts=config.server.allowed_hosts,
+            tenant=TENANT,
+            default_user=config.identity.default_user,
+        )
+        max_body_bytes = config.server.max_body_mb * 2**20
+        chat = ChatDoor(pipeline, openai, Translated(), metrics, config.server.allowed_hosts, TENANT)
+        raw = RawDoor(openai, anthropic, max_body_bytes)
+        house: House
+        health = HealthDoor(lambda: house.degraded(), lambda: not stop.is_set(), metrics, threads)
+        routes = [*chat.routes(), *memory_api.routes(), *health.routes(), *raw.routes()]
+        app = application(routes, max_body_bytes=max_body_bytes)
+        house = House(config, store, working, embedder, policies, pipeline, worker, metrics, app)
+        group.service(worker.run())
+        group.service(policies.watch(stop))
+        if redis is not None:
+            group.service(redis.supervise(stop))
+        group.spawn(asyncio.to_thread(tokens.warm))
+        try:
+            yield house
+        finally:
+            stop.set()
+
+
+def _lock_data_dir(config: Config, stack: AsyncExitStack) -> None:
+    try:
+        config.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = FileLock(config.data_dir / "lock")
+        taken = lock.acquire()
+    except OSError as error:
+        raise SidemirrorError(
+            f"the data folder {config.data_dir} cannot be used: {error.strerror or error}; choose another with --data"
+        ) from error
+    if not taken:
+        raise SidemirrorError(
+            f"another Sidemirror works on {config.data_dir}; stop it, or choose another folder with --data"
+        )
+    stack.callback(lock.release)
+
+
+def _open_store(config: Config, embedder: Embedder, stack: AsyncExitStack, *, strict: bool) -> Store:
+    store = SqliteStore(
+        config.data_dir / "sidemirror.db",
+        fingerprint=embedder.fingerprint,
+        dimension=embedder.dimension,
+        answer_hash=answer_hash,
+        exact_below=config.index.exact_below,
+        clock=utc_now,
+    )
+    stack.callback(store.close)
+    sick = store.health()
+    if sick is not None:
+        log.error("store_unusable", hint=sick)
+        if strict:
+            raise StoreUnavailable(sick)
+    return store
+
+
+def _start_redis(config: Config, stack: AsyncExitStack) -> EmbeddedRedis | None:
+    """Start the embedded server, on the main thread: on Linux it dies with the thread that started it."""
+    if config.redis.url != "embedded":
+        return None
+    server = EmbeddedRedis(config.data_dir)
+    stack.callback(server.stop)
+    try:
+        server.start()
+    except WorkingMemoryUnavailable as error:
+        log.error("embedded_redis_not_started", hint=str(error))
+    return server
+
+
+def _connect(config: Config, policies: PolicySet, redis: EmbeddedRedis | None) -> WorkingMemory:
+    retention = policies.retention
+    url = redis.url if redis is not None else config.redis.url
+    return RedisWorkingMemory(url, ttl_s=retention.working_ttl_s, max_items=retention.working_max_items)
+
+
+def _secret(config: Config) -> str | None:
+    return None if config.upstream.api_key is None else config.upstream.api_key.get_secret_value()
+
+
+def _hold_policies(config: Config, metrics: Metrics) -> PolicyHolder:
+    def changed(policies: PolicySet) -> None:
+        metrics.policies_reloaded("ok")
+        log.info("policies_reloaded", count=len(policies.triggers), policy_hash=policies.hash)
+
+    def refused(error: str) -> None:
+        metrics.policies_reloaded("refused")
+        log.error("policy_reload_refused", hint=error)
+
+    return PolicyHolder(config.policies, on_change=changed, on_refused=refused)
+
+
+class _Background:
+    """Background tasks with an owner: services run until the end, jobs until they are done."""
+
+    def __init__(self) -> None:
+        self._jobs: set[asyncio.Task[Any]] = set()
+        self._services: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run a job; its failure is logged and stays its own."""
+        return self._start(work, self._jobs)
+
+    def service(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run a service; it is cancelled at the end."""
+        return self._start(work, self._services)
+
+    async def close(self) -> None:
+        """Let jobs end (they are short), then cancel the services."""
+        if self._jobs:
+            await asyncio.wait(self._jobs, timeout=_DRAIN_S)
+        tasks = [*self._jobs, *self._services]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, work: Coroutine[Any, Any, Any], among: set[asyncio.Task[Any]]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        among.add(task)
+        task.add_done_callback(among.discard)
+        task.add_done_callback(_report)
+        return task
+
+
+def _report(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("background_task_failed", error_type=type(error).__name__, exc_info=error)
+
+
+@asynccontextmanager
+async def _background() -> AsyncIterator[_Background]:
+    group = _Background()
+    try:
+        yield group
+    finally:
+        await group.close()
+
+
+__all__: Sequence[str] = ["House", "building", "serving", "utc_now"]

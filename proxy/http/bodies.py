@@ -1,0 +1,171 @@
+"""Bodies and queries of the memory API as pydantic models, and what they answer with."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypeVar
+
+from aiohttp import web
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from proxy.errors import RequestError
+from proxy.plugs import Filters
+from proxy.types import OnConflict, State
+
+M = TypeVar("M", bound=BaseModel)
+MAX_CONTENT_CHARS = 8_000
+LongTermType = Literal["episodic", "semantic", "reflective"]
+LongTermScope = Literal["agent", "user", "shared"]
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=128)]
+Content = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_CONTENT_CHARS)]
+Tags = Annotated[tuple[Name, ...], Field(max_length=32)]
+Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+USER_KINDS = frozenset({"preference", "instruction", "correction"})
+"""Kinds that hold for all of a user's agents when the writer names no scope."""
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NewRecord(_Body):
+    """`POST /memory/records`: `content` is enough."""
+
+    content: Content
+    memory_type: LongTermType = "semantic"
+    kind: Name = "fact"
+    scope: LongTermScope | None = None
+    key: Name | None = None
+    tags: Tags = ()
+    confidence: Confidence = 0.8
+    valid_from: AwareDatetime | None = None
+    expires_at: AwareDatetime | None = None
+    on_conflict: OnConflict = "supersede"
+    user_id: Name | None = None
+    agent_id: Name | None = None
+    session_id: Name | None = None
+
+
+class RecordChange(_Body):
+    """`PATCH /memory/records/{id}`: the fields to change."""
+
+    content: Content | None = None
+    memory_type: LongTermType | None = None
+    kind: Name | None = None
+    key: Name | None = None
+    tags: Tags | None = None
+    confidence: Confidence | None = None
+    expires_at: AwareDatetime | None = None
+    state: Literal["active", "archived"] | None = None
+
+
+class TimeRange(_Body):
+    """Half-open interval on `created_at`."""
+
+    after: AwareDatetime | None = None
+    before: AwareDatetime | None = None
+
+
+class Search(_Body):
+    """`POST /memory/search`."""
+
+    query: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_CONTENT_CHARS)]
+    top_k: Annotated[int, Field(ge=1, le=100)] = 5
+    memory_type: LongTermType | None = None
+    kind: Name | None = None
+    tags: Tags = ()
+    time_range: TimeRange | None = None
+    explain: bool = False
+    user_id: Name | None = None
+    agent_id: Name | None = None
+
+    @property
+    def filters(self) -> Filters:
+        """What the search is narrowed to."""
+        span = self.time_range or TimeRange()
+        return Filters(
+            memory_type=self.memory_type,
+            kind=self.kind,
+            tags=self.tags,
+            created_after=span.after,
+            created_before=span.before,
+        )
+
+
+class Listing(_Body):
+    """The query of `GET /memory/records`."""
+
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+    cursor: str | None = None
+    state: State | Literal["all"] = "active"
+    memory_type: LongTermType | None = None
+    kind: Name | None = None
+    key: Name | None = None
+    session_id: Name | None = None
+    scope: LongTermScope | None = None
+    language: Literal["zh", "en", "other"] | None = None
+    tag: Tags = ()
+    created_after: AwareDatetime | None = None
+    created_before: AwareDatetime | None = None
+    text: str | None = None
+    user_id: Name | None = None
+    agent_id: Name | None = None
+
+    @property
+    def filters(self) -> Filters:
+        """What the listing is narrowed to."""
+        return Filters(
+            state=None if self.state == "all" else self.state,
+            memory_type=self.memory_type,
+            kind=self.kind,
+            key=self.key,
+            session_id=self.session_id,
+            scope=self.scope,
+            language=self.language,
+            tags=self.tag,
+            created_after=self.created_after,
+            created_before=self.created_before,
+            text=self.text,
+        )
+
+
+async def read_body(request: web.Request, model: type[M]) -> M:
+    """The request's JSON body.
+
+    Raises:
+        RequestError: 400, with every field at fault.
+    """
+    data = await request.read()
+    try:
+        return model.model_validate_json(data or b"{}")
+    except ValidationError as error:
+        raise _invalid(error) from error
+
+
+def read_query(request: web.Request, model: type[M]) -> M:
+    """The request's query; `tag` may be repeated.
+
+    Raises:
+        RequestError: 400, with every parameter at fault.
+    """
+    fields: dict[str, Any] = {}
+    for name in request.query:
+        values = request.query.getall(name)
+        fields[name] = tuple(values) if name == "tag" else values[-1]
+    try:
+        return model.model_validate(fields)
+    except ValidationError as error:
+        raise _invalid(error) from error
+
+
+def _invalid(error: ValidationError) -> RequestError:
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    said = [f"{'.'.join(str(step) for step in one['loc']) or 'body'}: {one['msg']}" for one in details]
+    code = "invalid_json" if details[0]["type"] == "json_invalid" else "invalid_field"
+    param = ".".join(str(step) for step in details[0]["loc"]) or None
+    return RequestError("; ".join(said), code=code, param=param)
+
+
+def seconds_until(moment: datetime | None, now: datetime) -> float | None:
+    """How long from `now` to `moment`, in seconds; None stays None."""
+    return None if moment is None else (moment - now).total_seconds()

@@ -1,0 +1,341 @@
+"""The memory API: records, search, sessions, ledger, stats. Every read takes a `Scope`, every write `Remember`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from proxy.errors import RequestError, WorkingMemoryUnavailable
+from proxy.http.access import check_host_and_origin
+from proxy.http.answers import json_answer
+from proxy.http.bodies import (
+    USER_KINDS,
+    Listing,
+    NewRecord,
+    RecordChange,
+    Search,
+    read_body,
+    read_query,
+    seconds_until,
+)
+from proxy.http.errors import not_supported_yet
+from proxy.identity import identify_owner
+from proxy.metrics import Metrics
+from proxy.pipeline import Pipeline
+from proxy.plugs import Ledger, Store, WorkingMemory
+from proxy.policy.rules import PolicySet
+from proxy.recall import Hit, Recall
+from proxy.remember import Remember
+from proxy.scope import Scope
+from proxy.store.records import as_json
+from proxy.types import Draft, Memory, Source, iso
+
+T = TypeVar("T")
+_LATER = (
+    ("POST", "/memory/forget"),
+    ("GET", "/memory/policies"),
+    ("POST", "/memory/policies/explain"),
+    ("GET", "/debug/memories"),
+    ("*", "/mcp"),
+    ("*", "/ui"),
+    ("GET", "/openapi.json"),
+)
+_ALL_AGENTS = "*"
+
+
+@dataclass(frozen=True)
+class MemoryApi:
+    """`/memory/*`.
+
+    Args:
+        store, working, recall, remember, pipeline: The parts it hands requests to.
+        policies: Returns the live policy set.
+        clock: Returns now, aware UTC.
+        metrics: Knows where recalls were answered.
+        threads: Where the parts, which wait, run.
+        allowed_hosts: `server.allowed_hosts`.
+        tenant: The tenant of every caller.
+        default_user: `identity.default_user`.
+    """
+
+    store: Store
+    working: WorkingMemory
+    recall: Recall
+    remember: Remember
+    pipeline: Pipeline
+    policies: Callable[[], PolicySet]
+    clock: Callable[[], datetime]
+    metrics: Metrics
+    threads: ThreadPoolExecutor
+    allowed_hosts: Collection[str]
+    tenant: str
+    default_user: str | None
+
+    def routes(self) -> list[web.RouteDef]:
+        """Every route of the memory API, and those that a later version brings."""
+        return [
+            web.get("/memory/records", self.list_records),
+            web.post("/memory/records", self.create_record),
+            web.get("/memory/records/{id}", self.get_record),
+            web.patch("/memory/records/{id}", self.change_record),
+            web.delete("/memory/records/{id}", self.delete_record),
+            web.get("/memory/records/{id}/history", self.record_history),
+            web.post("/memory/search", self.search),
+            web.get("/memory/requests/{id}", self.request_ledger),
+            web.get("/memory/sessions/{id}", self.get_session),
+            web.delete("/memory/sessions/{id}", self.end_session),
+            web.get("/memory/stats", self.stats),
+            *(web.route(method, path, self.later) for method, path in _LATER),
+        ]
+
+    # ── records ────────────────────────────────────────────────────────────────────────────────────────────────
+    async def list_records(self, request: web.Request) -> web.Response:
+        """Records the caller may read, newest first."""
+        query = read_query(request, Listing)
+        all_agents = query.agent_id == _ALL_AGENTS
+        scope = self._scope(request, {"user_id": query.user_id, "agent_id": None if all_agents else query.agent_id})
+        page = await self._run(
+            lambda: self.store.list(scope, query.filters, limit=query.limit, cursor=query.cursor, all_agents=all_agents)
+        )
+        return json_answer({"data": [as_json(memory) for memory in page.items], "next_cursor": page.next_cursor})
+
+    async def create_record(self, request: web.Request) -> web.Response:
+        """Write one memory on purpose."""
+        body = await read_body(request, NewRecord)
+        scope = self._scope(request, body.model_dump(include={"user_id", "agent_id", "session_id"}))
+        if body.scope == "shared":
+            raise RequestError(
+                "scope 'shared' reaches every user of the tenant and needs a key with shared:write (keys mode, which "
+                "is not supported yet); use 'user' or 'agent'",
+                status=403,
+                code="scope_not_allowed",
+                param="scope",
+                type_="permission_error",
+            )
+        draft = Draft(
+            rule_id="api",
+            policy_hash=self.policies().hash,
+            content=body.content,
+            memory_type=body.memory_type,
+            kind=body.kind,
+            scope=body.scope or ("user" if body.kind in USER_KINDS else "agent"),
+            confidence=body.confidence,
+            language="other",
+            key=body.key,
+            tags=body.tags,
+            ttl_s=seconds_until(body.expires_at, self.clock()),
+            on_conflict=body.on_conflict,
+        )
+        source = Source(role="api", session=scope.session_id, rule="api", policy_hash=draft.policy_hash)
+        written = await self._run(lambda: self.remember.put(scope, draft, source, valid_from=body.valid_from))
+        if written.memory is None:
+            raise RequestError(
+                f"the record was not stored: {written.outcome.reason}", status=500, code="not_stored", type_="api_error"
+            )
+        answer = {**as_json(written.memory), "outcome": written.outcome.action}
+        return json_answer(answer, status=200 if written.outcome.action == "merged" else 201)
+
+    async def get_record(self, request: web.Request) -> web.Response:
+        """One record, in any state."""
+        return json_answer(as_json(await self._record(request, self._scope(request))))
+
+    async def change_record(self, request: web.Request) -> web.Response:
+        """Change fields of a record; its former state stays in its history."""
+        body = await read_body(request, RecordChange)
+        scope = self._scope(request)
+        memory = await self._record(request, scope)
+        if memory.scope == "shared":
+            raise RequestError("a shared record is changed with a key that has shared:write", status=403)
+        fields = {name: getattr(body, name) for name in body.model_fields_set}
+        if not fields:
+            raise RequestError("the body names no field to change", code="invalid_field")
+        for name in ("content", "memory_type", "kind", "tags", "confidence", "state"):
+            if name in fields and fields[name] is None:
+                raise RequestError(f"{name} cannot be null", code="invalid_field", param=name)
+        if memory.state == "superseded" and "state" in fields:
+            raise RequestError(
+                f"the record was superseded by {memory.superseded_by}; change that one", status=409, code="superseded"
+            )
+        changed = replace(memory, **fields)
+        stored = await self._run(
+            lambda: self.remember.change(scope, changed, expected_version=memory.version, change="updated")
+        )
+        return json_answer(as_json(stored))
+
+    async def delete_record(self, request: web.Request) -> web.Response:
+        """Forget a record for good, with all that hangs on it."""
+        scope = self._scope(request)
+        memory = await self._record(request, scope)
+        if memory.scope == "shared":
+            raise RequestError("a shared record is forgotten with a key that has shared:write", status=403)
+        count = await self._run(lambda: self.remember.forget(scope, [memory.id]))
+        return json_answer({"id": memory.id, "deleted": True, "forgotten": count})
+
+    async def record_history(self, request: web.Request) -> web.Response:
+        """Every version of a record and of those it superseded, oldest first."""
+        scope = self._scope(request)
+        versions = await self._run(lambda: self.store.history(scope, request.match_info["id"]))
+        if not versions:
+            raise _no_record(request.match_info["id"])
+        data = [{**as_json(one.memory), "change": one.change, "changed_at": iso(one.at)} for one in versions]
+        return json_answer({"data": data, "next_cursor": None})
+
+    async def search(self, request: web.Request) -> web.Response:
+        """Search memories on purpose."""
+        body = await read_body(request, Search)
+        scope = self._scope(request, body.model_dump(include={"user_id", "agent_id"}))
+        hits = await self._run(
+            lambda: self.recall.search(
+                scope,
+                body.query,
+                now=self.clock(),
+                policies=self.policies(),
+                top_k=body.top_k,
+                filters=body.filters,
+            )
+        )
+        return json_answer({"data": [_hit(hit) for hit in hits]})
+
+    # ── calls and sessions ─────────────────────────────────────────────────────────────────────────────────────
+    async def request_ledger(self, request: web.Request) -> web.Response:
+        """The account of one call."""
+        scope = self._scope(request)
+        request_id = request.match_info["id"]
+        found = await self._run(lambda: self.store.ledger(scope, request_id))
+        if found is None:
+            raise RequestError(f"there is no call {request_id!r} of this user", status=404, code="not_found")
+        return json_answer(await self._run(lambda: self._account(scope, found)))
+
+    async def get_session(self, request: web.Request) -> web.Response:
+        """Working memory and task chain of a session."""
+        scope = self._scope(request).in_session(_session_id(request))
+        return json_answer(await self._run(lambda: self._session(scope)))
+
+    async def end_session(self, request: web.Request) -> web.Response:
+        """End a session: its working memory goes at once."""
+        scope = self._scope(request).in_session(_session_id(request))
+        ended = await self._run(lambda: self._end(scope))
+        if not ended:
+            raise _no_session(scope)
+        return json_answer({"session_id": scope.session_id, "ended": True})
+
+    async def stats(self, request: web.Request) -> web.Response:
+        """Counts over what the caller may read, and where recalls were answered."""
+        scope = self._scope(request)
+        memories = await self._run(lambda: self.store.stats(scope))
+        return json_answer({"memories": memories, "recalls": self.metrics.recall_counts()})
+
+    async def later(self, request: web.Request) -> web.Response:
+        """What a later version brings."""
+        raise not_supported_yet(f"{request.method} {request.path}")
+
+    # ── parts ──────────────────────────────────────────────────────────────────────────────────────────────────
+    def _scope(self, request: web.Request, fields: Mapping[str, Any] | None = None) -> Scope:
+        check_host_and_origin(request, self.allowed_hosts)
+        named = fields if fields is not None else {key: request.query.get(key) for key in ("user_id", "agent_id")}
+        scope = identify_owner(request.headers, named, tenant=self.tenant, default_user=self.default_user)
+        if scope is None:
+            raise RequestError(
+                "whose memories? Name the user in X-Memory-User (not blank, at most 256 characters)",
+                status=403,
+                code="no_identity",
+                param="X-Memory-User",
+                type_="permission_error",
+            )
+        return scope
+
+    async def _record(self, request: web.Request, scope: Scope) -> Memory:
+        memory = await self._run(lambda: self.store.get(scope, request.match_info["id"]))
+        if memory is None:
+            raise _no_record(request.match_info["id"])
+        return memory
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+
+    def _account(self, scope: Scope, ledger: Ledger) -> dict[str, Any]:
+        failure = self.pipeline.failure(ledger.id)
+        written: dict[str, Any] = {
+            "status": "failed" if failure else ledger.written_status,
+            "outcomes": [
+                {"rule_id": one.rule_id, "action": one.action, "memory_id": one.memory_id, "reason": one.reason}
+                for one in ledger.outcomes
+            ],
+        }
+        if failure:
+            written["reason"] = failure
+        return {
+            "id": ledger.id,
+            "scope": {
+                "tenant": ledger.scope.tenant,
+                "user_id": ledger.scope.user_id,
+                "agent_id": ledger.scope.agent_id,
+                "session_id": ledger.scope.session_id,
+            },
+            "created_at": iso(ledger.at),
+            "status": ledger.status,
+            "recalled": [{**entry, "content": self._text(scope, str(entry["id"]))} for entry in ledger.recalled],
+            "injected": dict(ledger.injected),
+            "written": written,
+        }
+
+    def _text(self, scope: Scope, memory_id: str) -> str | None:
+        memory = self.store.get(scope, memory_id)
+        return memory.content if memory else None
+
+    def _session(self, scope: Scope) -> dict[str, Any]:
+        info = self.store.session(scope)
+        degraded = None
+        try:
+            slots, chain = self.working.slots(scope), self.working.steps(scope)
+        except WorkingMemoryUnavailable as error:
+            slots, chain, degraded = {}, [], str(error)
+        if info is None and not slots and not chain:
+            raise _no_session(scope)
+        answer: dict[str, Any] = {
+            "session_id": scope.session_id,
+            "started_at": iso(info.started_at) if info else None,
+            "last_at": iso(info.last_at) if info else None,
+            "ended_at": iso(info.ended_at) if info else None,
+            "turns": info.turns if info else 0,
+            "slots": {
+                name: {"value": slot.value, "updated_at": iso(slot.updated_at), "rule": slot.rule}
+                for name, slot in slots.items()
+            },
+            "chain": [dict(step) for step in chain],
+        }
+        return {**answer, "degraded": degraded} if degraded else answer
+
+    def _end(self, scope: Scope) -> bool:
+        now = self.clock()
+        known = self.store.transact(lambda tx: tx.end_session(scope, now)).result()
+        try:
+            cleared = self.working.end(scope)
+        except WorkingMemoryUnavailable as error:
+            raise RequestError(
+                f"{error}; the session's slots could not be cleared, try again", status=503, code="working_memory"
+            ) from error
+        return known or cleared
+
+
+def _hit(hit: Hit) -> dict[str, Any]:
+    parts = {key: value for key, value in hit.parts.items() if key not in ("row", "score")}
+    return {**as_json(hit.memory), "score": hit.score, "parts": parts}
+
+
+def _session_id(request: web.Request) -> str:
+    return request.match_info["id"]
+
+
+def _no_record(memory_id: str) -> RequestError:
+    return RequestError(f"there is no record {memory_id!r} that this user may read", status=404, code="not_found")
+
+
+def _no_session(scope: Scope) -> RequestError:
+    return RequestError(f"there is no session {scope.session_id!r} of this user", status=404, code="not_found")

@@ -1,0 +1,285 @@
+"""Recall: a scope and a question → ranked hits from the three layers. It waits, so a thread runs it under a deadline.
+
+In: `Scope`, a `Question`. Out: `Recalled`, filled as the layers answer, so that what has arrived by the deadline can be
+used. A layer that fails is named in `failures`; the others go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from proxy import rank
+from proxy.conflict import normal
+from proxy.errors import EmbedderError, StoreError, WorkingMemoryUnavailable
+from proxy.language import detect
+from proxy.metrics import Metrics
+from proxy.plugs import Embedder, Filters, SearchSource, Store, WorkingMemory
+from proxy.policy.rules import PolicySet
+from proxy.scope import Scope
+from proxy.settings import Recall as RecallSettings
+from proxy.store.lexical import query_terms
+from proxy.store.session_keys import cache_name
+from proxy.types import Memory, MemoryType, Slot, Vector
+
+CANDIDATES_PER_LEG = 40
+_SCORED = 60
+_LONG_TERM: tuple[MemoryType, ...] = ("semantic", "episodic", "reflective")
+_ALWAYS_RELEVANT = frozenset({"preference", "instruction", "correction", "fact", "feedback"})
+"""Kinds that, when they hold for all of the user's agents, need no likeness to the question to be of use."""
+_FLOOR_DENSE = {True: 0.20, False: 0.12}
+"""Least cosine of a hit without any common word: in one language, across two (the embedder's card)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to recall for.
+
+    Args:
+        text: The question.
+        now: The moment that ages are counted to.
+        in_request: Hashes of the messages in this very request; what was made from them is not recalled.
+    """
+
+    text: str
+    now: datetime
+    in_request: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A memory with its score and the score's parts.
+
+    Args:
+        memory: The record.
+        score: ≥ 0, comparable within one recall only.
+        parts: Legs and factors by name.
+        left_out: Why it is not to be injected; None when it is.
+    """
+
+    memory: Memory
+    score: float
+    parts: Mapping[str, Any]
+    left_out: str | None = None
+
+
+@dataclass(slots=True)
+class Recalled:
+    """What recall has found so far; filled by the recall thread, read after the deadline.
+
+    Args:
+        slots: Working memory.
+        hits: Ranked, best first, with those left out and why.
+        replaced: Content of the memory that a hit superseded, by the hit's id.
+        failures: Layers that failed, in the words of ``X-Memory-Status``.
+    """
+
+    slots: Mapping[str, Slot] = field(default_factory=dict)
+    hits: Sequence[Hit] = ()
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+
+class Recall:
+    """Looks memories up. Thread-safe.
+
+    Args:
+        store: Long-term layer.
+        working: Working layer.
+        embedder: For the question.
+        config: Quotas, floor, cache.
+        metrics: Counts where answers came from.
+    """
+
+    def __init__(
+        self, store: Store, working: WorkingMemory, embedder: Embedder, config: RecallSettings, metrics: Metrics
+    ) -> None:
+        self._store = store
+        self._working = working
+        self._embedder = embedder
+        self._config = config
+        self._metrics = metrics
+
+    def fill(self, found: Recalled, scope: Scope, question: Question, policies: PolicySet) -> None:
+        """Recall for a request: working memory first and whole, then the long-term layers.
+
+        Args:
+            found: Filled in place.
+            scope: Whose.
+            question: What for.
+            policies: Their retrieval section weighs.
+        """
+        if scope.session_id is not None:
+            try:
+                found.slots = self._working.slots(scope)
+            except WorkingMemoryUnavailable:
+                found.failures.append("working-memory")
+        try:
+            ranked = self._ranked(found, scope, question, policies)
+            found.hits = self._select(scope, ranked, question)
+            found.replaced = self._replaced(scope, found.hits)
+        except StoreError:
+            found.failures.append("store")
+
+    def search(
+        self, scope: Scope, text: str, *, now: datetime, policies: PolicySet, top_k: int, filters: Filters | None
+    ) -> list[Hit]:
+        """Search on purpose (API, tools): no quotas, no floor.
+
+        Args:
+            scope: Whose.
+            text: The query.
+            now: The moment that ages are counted to.
+            policies: Their retrieval section weighs.
+            top_k: How many, ≥ 1.
+            filters: Narrow the candidates.
+
+        Returns:
+            The best hits, best first.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        vector = self._vector(text, [])
+        candidates = max(CANDIDATES_PER_LEG, top_k)
+        hits, _ = self._score(scope, text, vector, now, policies, candidates, filters)
+        return [hit for hit in hits if hit.memory.confidence >= self._config.min_confidence][:top_k]
+
+    def _ranked(self, found: Recalled, scope: Scope, question: Question, policies: PolicySet) -> list[Hit]:
+        key = self._cache_key(scope, question.text, policies)
+        cached = self._cached(key) if "working-memory" not in found.failures else None
+        if cached is not None:
+            memories = self._store.load(scope, [row for row, _ in cached])
+            self._metrics.recalls("cache")
+            return [Hit(memories[row], parts["score"], parts) for row, parts in cached if row in memories]
+        vector = self._vector(question.text, found.failures)
+        hits, source = self._score(scope, question.text, vector, question.now, policies, CANDIDATES_PER_LEG, None)
+        self._metrics.recalls(source)
+        if not found.failures:
+            self._cache(key, hits)
+        return hits
+
+    def _score(
+        self,
+        scope: Scope,
+        text: str,
+        vector: Vector | None,
+        now: datetime,
+        policies: PolicySet,
+        limit: int,
+        filters: Filters | None,
+    ) -> tuple[list[Hit], SearchSource]:
+        searched = self._store.search(scope, vector, query_terms(text), limit=limit, filters=filters)
+        found = searched.candidates
+        if not found:
+            return [], searched.source
+        language = detect(text)
+        retrieval = policies.retrieval
+        fused = rank.fuse([c.dense for c in found], [c.lexical for c in found], retrieval.weights(language))
+        best = sorted(zip(fused, found, strict=True), key=lambda pair: -pair[0])[: max(_SCORED, limit)]
+        memories = self._store.load(scope, [candidate.row for _, candidate in best])
+        bonuses = retrieval.bonus(text, language)
+        hits = []
+        for value, candidate in best:
+            memory = memories.get(candidate.row)
+            if memory is None:
+                continue
+            parts = rank.score(
+                value,
+                age_s=max((now - memory.valid_from).total_seconds(), 0.0),
+                half_life_s=retrieval.decay(memory.memory_type, memory.kind),
+                confidence=memory.confidence,
+                strength=memory.strength,
+                bonus=bonuses.get(memory.memory_type, 1.0),
+            )
+            named = {"dense": candidate.dense, "lexical": candidate.lexical, **asdict(parts), "row": candidate.row}
+            hits.append(Hit(memory, parts.score, named))
+        return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id)), searched.source
+
+    def _select(self, scope: Scope, ranked: Sequence[Hit], question: Question) -> list[Hit]:
+        quotas = self._config.quotas
+        left = {name: quotas.limit(name) for name in _LONG_TERM}
+        language = detect(question.text)
+        chosen: list[Hit] = []
+        texts: set[str] = set()
+        sources = {hit.memory.source.message_hash for hit in ranked if hit.memory.kind != "turn"}
+        for hit in [*ranked, *self._recent(scope, ranked)]:
+            memory = hit.memory
+            same_text = normal(memory.content)
+            if memory.confidence < self._config.min_confidence:
+                reason: str | None = "confidence below recall.min_confidence"
+            elif memory.source.message_hash in question.in_request:
+                reason = "its message is in the request"
+            elif same_text in texts:
+                reason = "a near-duplicate of a better hit"
+            elif memory.kind == "turn" and memory.source.message_hash in sources:
+                reason = "a memory made from the same message"
+            elif not self._relevant(hit, language):
+                reason = "not related enough"
+            elif (remaining := left.get(memory.memory_type, 0)) is not None and remaining <= 0:
+                reason = "quota"
+            else:
+                reason = None
+                left[memory.memory_type] = None if remaining is None else remaining - 1
+                texts.add(same_text)
+            chosen.append(hit if reason is None else Hit(memory, hit.score, hit.parts, reason))
+        return chosen
+
+    def _relevant(self, hit: Hit, language: str) -> bool:
+        memory, parts = hit.memory, hit.parts
+        if memory.scope in ("user", "shared") and memory.kind in _ALWAYS_RELEVANT:
+            return True
+        if parts.get("recent") or parts.get("lexical"):
+            return True
+        dense = parts.get("dense")
+        return dense is not None and dense >= _FLOOR_DENSE[memory.language == language]
+
+    def _recent(self, scope: Scope, ranked: Sequence[Hit]) -> list[Hit]:
+        """The newest episodes, whatever they are about: what has just happened is often what is meant."""
+        if not self._config.recent_episodic:
+            return []
+        known = {hit.memory.id for hit in ranked}
+        newest = self._store.recent(scope, "episodic", self._config.recent_episodic)
+        return [Hit(memory, 0.0, {"recent": True, "score": 0.0}) for memory in newest if memory.id not in known]
+
+    def _replaced(self, scope: Scope, hits: Sequence[Hit]) -> dict[str, str]:
+        result = {}
+        for hit in hits:
+            if hit.left_out is None and hit.memory.supersedes:
+                old = self._store.get(scope, hit.memory.supersedes)
+                if old is not None and old.state == "superseded":
+                    result[hit.memory.id] = old.content
+        return result
+
+    def _vector(self, text: str, failures: list[str]) -> Vector | None:
+        try:
+            return self._embedder.query(text)
+        except EmbedderError:
+            failures.append("embedder")
+            return None
+
+    def _cache_key(self, scope: Scope, text: str, policies: PolicySet) -> str:
+        parts = "\0".join((*scope.readable, self._store.generation(scope), policies.hash, text))
+        return cache_name(scope, hashlib.blake2b(parts.encode("utf-8", "replace"), digest_size=16).hexdigest())
+
+    def _cached(self, key: str) -> list[tuple[int, dict[str, Any]]] | None:
+        if self._config.cache_s <= 0:
+            return None
+        try:
+            value = self._working.cache_get(key)
+        except WorkingMemoryUnavailable:
+            return None
+        return None if value is None else [(parts["row"], parts) for parts in orjson.loads(value)]
+
+    def _cache(self, key: str, hits: Sequence[Hit]) -> None:
+        if self._config.cache_s <= 0:
+            return
+        try:
+            self._working.cache_put(key, orjson.dumps([dict(hit.parts) for hit in hits]), self._config.cache_s)
+        except WorkingMemoryUnavailable:
+            return

@@ -1,0 +1,449 @@
+"""Write-back: one journalled turn, or one explicit write, → memories. It waits, so it runs in the worker's thread.
+
+In: a `JournalTurn`, or a `Draft` from the API. Out: records in the store, slots in working memory, `Outcome`s in the
+ledger. Every path of writing goes through `_settle`: guard, conflict step, transaction, read-back.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import structlog
+import uuid_utils
+
+from proxy import guard, observe
+from proxy.conflict import Decision, Near, decide, normal
+from proxy.errors import EmbedderError, StoreError, WorkingMemoryUnavailable
+from proxy.language import detect
+from proxy.metrics import Metrics
+from proxy.plugs import Embedder, JournalTurn, Store, Transaction, WorkingMemory
+from proxy.policy.rules import PolicySet
+from proxy.policy.match import evaluate
+from proxy.scope import Scope
+from proxy.store.lexical import query_terms
+from proxy.types import Draft, Event, Memory, Message, Outcome, Slot, SlotWrite, Source, Vector, iso
+
+log = structlog.get_logger(__name__)
+_BACKFILL_CONFIDENCE = 0.3
+_NEAR = 12
+_LOCKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of one draft.
+
+    Args:
+        memory: The record that now holds it; None when it was dropped.
+        outcome: For the ledger.
+    """
+
+    memory: Memory | None
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """One draft's way into the store: what to do, and with which record and vector."""
+
+    decision: Decision
+    memory: Memory
+    vector: Vector | None
+
+
+class Remember:
+    """Writes memories. Thread-safe; one user's writes follow one another, so that the conflict step sees them all.
+
+    Args:
+        store: Long-term layer.
+        working: Working layer.
+        embedder: For stored text.
+        policies: Returns the live policy set.
+        count_tokens: Tokens of a text.
+        clock: Returns now, aware UTC.
+        metrics: Counts what was written.
+        idle_s: `session.idle_s`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        working: WorkingMemory,
+        embedder: Embedder,
+        policies: Callable[[], PolicySet],
+        count_tokens: Callable[[str], int],
+        clock: Callable[[], datetime],
+        metrics: Metrics,
+        *,
+        idle_s: float = 1800,
+    ) -> None:
+        self._idle_s = idle_s
+        self._store = store
+        self._working = working
+        self._embedder = embedder
+        self._policies = policies
+        self._count = count_tokens
+        self._clock = clock
+        self._metrics = metrics
+        self._locks = [threading.Lock() for _ in range(_LOCKS)]
+
+    def turn(self, turn: JournalTurn) -> tuple[Outcome, ...]:
+        """Write the memories of one turn, and close it in the same transaction.
+
+        Args:
+            turn: Answered, from the journal.
+
+        Returns:
+            The outcomes, as the ledger has them.
+
+        Raises:
+            StoreError: Nothing was written; the turn stays in the journal.
+        """
+        policies = self._policies()
+        with self._lock(turn.scope):
+            drafts, slots = self._drafts(turn, policies, fresh=not self._seen(turn))
+            # Slots first: writing them again after a failed transaction does no harm, and the ledger has them.
+            filled = self._fill_slots(turn.scope, slots)
+            written = self._write(turn, drafts, filled)
+        self._append_steps(turn, written)
+        outcomes = [*filled, *(one.outcome for one in written)]
+        for outcome in outcomes:
+            self._metrics.written(outcome.action)
+        return tuple(outcomes)
+
+    def put(self, scope: Scope, draft: Draft, source: Source, *, valid_from: datetime | None = None) -> Written:
+        """Write one memory on purpose (API, tools): the same guard, conflict step and read-back as everything else.
+
+        Args:
+            scope: Whose.
+            draft: The memory; `rule_id` names the door it came through.
+            source: Where it came from.
+            valid_from: Since when it holds; now by default.
+
+        Returns:
+            The record and its outcome.
+
+        Raises:
+            StoreError: Nothing was written.
+        """
+        now = self._clock()
+        with self._lock(scope):
+            plan = self._plan(scope, draft, source, valid_from or now, said=draft.content, earlier=[])
+            self._store.transact(lambda tx: self._apply(tx, [plan])).result()
+            written = self._read_back(scope, draft.rule_id, plan)
+        self._metrics.written(written.outcome.action)
+        return written
+
+    def change(self, scope: Scope, memory: Memory, *, expected_version: int | None, change: str = "updated") -> Memory:
+        """Replace a record by its next state.
+
+        Args:
+            scope: Whose.
+            memory: The new state, with `version` still the former one.
+            expected_version: The version that the caller read; None to write over any.
+            change: Name of the change, for the history.
+
+        Returns:
+            The record as stored.
+
+        Raises:
+            VersionConflict: It changed meanwhile.
+            StoreError: Nothing was written.
+        """
+        safe = self._safe(memory.content)
+        following = replace(
+            memory,
+            content=safe,
+            language=detect(safe),
+            token_estimate=self._count(safe),
+            version=memory.version + 1,
+            updated_at=self._clock(),
+        )
+        vector = self._vector(safe)
+        with self._lock(scope):
+            self._store.transact(
+                lambda tx: tx.update(following, vector, change=change, expected_version=expected_version)
+            ).result()
+        return following
+
+    def forget(self, scope: Scope, memory_ids: Sequence[str]) -> int:
+        """Erase records for good, with all that hangs on them (design §4), from both layers.
+
+        Args:
+            scope: Whose.
+            memory_ids: Which.
+
+        Returns:
+            How many records are gone.
+
+        Raises:
+            StoreError: Nothing was erased.
+        """
+        with self._lock(scope):
+            versions = [one.memory for memory_id in memory_ids for one in self._store.history(scope, memory_id)]
+            hashes = {memory.source.message_hash for memory in versions if memory.source.message_hash}
+            count = self._store.transact(lambda tx: tx.forget(scope, memory_ids)).result()
+            try:
+                self._working.forget(scope, hashes)
+                self._working.rewrite()
+            except WorkingMemoryUnavailable as error:
+                # What is left there is bound to its TTL; the long-term layer, the source of truth, is clean.
+                log.warning("working_memory_not_cleared", error_type=type(error).__name__)
+        self._metrics.written("forgotten")
+        return count
+
+    def _seen(self, turn: JournalTurn) -> bool:
+        """Whether these words were worked on before: in this session, or in one that the client did not name."""
+        if self._store.seen(turn.seen_scope, [turn.chain]):
+            return True
+        since = turn.at - timedelta(seconds=self._idle_s)
+        return turn.implicit and bool(self._store.seen(turn.scope.owner, [turn.chain], since=since))
+
+    # ── drafts ─────────────────────────────────────────────────────────────────────────────────────────────────
+    def _drafts(
+        self, turn: JournalTurn, policies: PolicySet, *, fresh: bool
+    ) -> tuple[list[tuple[Draft, Event]], list[tuple[SlotWrite, Event]]]:
+        info = self._store.session(turn.scope)
+        happened = observe.events(
+            turn.new if fresh else (),
+            turn.context,
+            turn.answer,
+            at=turn.at,
+            user_id=turn.scope.user_id,
+            agent_id=turn.scope.agent_id,
+            turn=info.turns if info else 1,
+            user_text=turn.user_text,
+        )
+        drafts: list[tuple[Draft, Event]] = []
+        slots: list[tuple[SlotWrite, Event]] = []
+        for event in self._backfill_events(turn) if fresh else ():
+            found = evaluate(policies, event)
+            drafts += [
+                (replace(draft, confidence=min(draft.confidence, _BACKFILL_CONFIDENCE)), event)
+                for draft in found.drafts
+                if draft.kind == "turn"
+            ]
+        echoes = self._injected_texts(turn)
+        for event in happened:
+            found = evaluate(policies, event)
+            drafts += [(draft, event) for draft in found.drafts if not _is_echo(event, draft, echoes)]
+            slots += [(slot, event) for slot in found.slots]
+        return drafts, slots
+
+    def _backfill_events(self, turn: JournalTurn) -> Iterable[Event]:
+        users = [message for message in turn.backfill if message.role == "user"]
+        return observe.events(
+            users,
+            None,
+            None,
+            at=turn.at,
+            user_id=turn.scope.user_id,
+            agent_id=turn.scope.agent_id,
+            turn=0,
+            user_text="",
+        )
+
+    def _injected_texts(self, turn: JournalTurn) -> set[str]:
+        found = (self._store.get(turn.scope, memory_id) for memory_id in turn.injected)
+        return {normal(memory.content) for memory in found if memory is not None}
+
+    def _of_replaced_answer(self, turn: JournalTurn) -> list[Memory]:
+        if turn.replaces is None or (turn.answer and observe.answer_hash(turn.answer) == turn.replaces):
+            return []
+        return list(self._store.from_message(turn.scope, turn.replaces))
+
+    # ── writing ────────────────────────────────────────────────────────────────────────────────────────────────
+    def _write(
+        self, turn: JournalTurn, drafts: Sequence[tuple[Draft, Event]], filled: Sequence[Outcome]
+    ) -> list[Written]:
+        gone = self._of_replaced_answer(turn)
+        plans: list[_Plan] = []
+        refused: list[Written] = []
+        for draft, event in drafts:
+            source = Source(
+                role=event.role,
+                session=turn.scope.session_id,
+                request=turn.id,
+                message_hash=event.message_hash,
+                tool=event.tool or None,
+                rule=draft.rule_id,
+                policy_hash=draft.policy_hash,
+            )
+            if self._covered(turn.scope, source):
+                refused.append(Written(None, Outcome(draft.rule_id, "dropped", None, "it was forgotten")))
+                continue
+            plans.append(self._plan(turn.scope, draft, source, turn.at, said=event.text, earlier=plans))
+        messages: list[Message] = [*turn.backfill, *turn.new]
+
+        def work(tx: Transaction) -> None:
+            now = self._clock()
+            for old in gone:
+                tx.update(replace(old, state="archived", updated_at=now), None, change="answer replaced")
+            self._apply(tx, plans)
+            tx.mark_seen(turn.seen_scope, turn.scope.owner, messages)
+            if turn.implicit:
+                tx.mark_seen(turn.scope.owner, turn.scope.owner, messages)
+            outcomes = [_outcome(plan) for plan in plans]
+            tx.journal_done(turn.id, "done", [*filled, *outcomes, *(one.outcome for one in refused)])
+
+        self._store.transact(work).result()
+        return [self._read_back(turn.scope, plan.memory.source.rule or "", plan) for plan in plans] + refused
+
+    def _covered(self, scope: Scope, source: Source) -> bool:
+        """Whether a tombstone covers the message (`seen` messages never come here twice: the chain hash sees to it)."""
+        return source.message_hash is not None and self._store.is_forgotten(scope, source.message_hash)
+
+    def _plan(
+        self, scope: Scope, draft: Draft, source: Source, valid_from: datetime, *, said: str, earlier: Sequence[_Plan]
+    ) -> _Plan:
+        settings = self._policies().guard
+        safe = self._safe(draft.content)
+        tool = source.role == "tool"
+        confidence = min(draft.confidence, settings.tool_confidence) if tool else draft.confidence
+        quarantined = settings.instructions == "quarantine" and guard.addresses_model(safe)
+        now = self._clock()
+        memory = Memory(
+            id=str(uuid_utils.uuid7()),
+            tenant=scope.tenant,
+            user_id=scope.user_id,
+            agent_id=scope.agent_id,
+            session_id=scope.session_id,
+            scope=draft.scope,
+            memory_type=draft.memory_type,
+            kind=draft.kind,
+            content=safe,
+            key=draft.key,
+            tags=draft.tags,
+            language=detect(safe),
+            confidence=confidence,
+            created_at=now,
+            updated_at=now,
+            valid_from=valid_from,
+            expires_at=now + timedelta(seconds=draft.ttl_s) if draft.ttl_s is not None else None,
+            state="pending" if quarantined else "active",
+            source=source,
+            token_estimate=self._count(safe),
+        )
+        vector = self._vector(safe)
+        if quarantined:
+            return _Plan(Decision("create", None, "it addresses the model"), memory, vector)
+        near = self._near(scope, memory, vector, earlier)
+        decision = decide(memory, near, on_conflict=draft.on_conflict, said=said)
+        if decision.action == "supersede" and decision.target is not None and memory.key is None:
+            # A correction takes over the slot of what it corrects.
+            memory = replace(memory, key=decision.target.key)
+        return _Plan(decision, memory, vector)
+
+    def _near(self, scope: Scope, new: Memory, vector: Vector | None, earlier: Sequence[_Plan]) -> list[Near]:
+        partition = scope.partition(new.scope)
+        found = self._store.search(scope, vector, query_terms(new.content), limit=_NEAR).candidates
+        records = self._store.load(scope, [candidate.row for candidate in found])
+        near = [Near(records[c.row], c.dense) for c in found if c.row in records]
+        in_slot = [Near(memory, None) for memory in (self._store.by_key(scope, new.key) if new.key else ())]
+        pending = [
+            Near(plan.memory, None if vector is None or plan.vector is None else float(vector @ plan.vector))
+            for plan in earlier
+            if plan.decision.action != "merge" and plan.memory.state == "active"
+        ]
+        superseded = {
+            plan.decision.target.id for plan in earlier if plan.decision.action == "supersede" and plan.decision.target
+        }
+        return [
+            one
+            for one in [*pending, *in_slot, *near]
+            if Scope(one.memory.tenant, one.memory.user_id, one.memory.agent_id).partition(one.memory.scope)
+            == partition
+            and one.memory.id not in superseded
+        ]
+
+    def _apply(self, tx: Transaction, plans: Sequence[_Plan]) -> None:
+        for plan in plans:
+            target = plan.decision.target
+            if plan.decision.action == "supersede" and target is not None:
+                tx.supersede(target, plan.memory, plan.vector)
+            elif plan.decision.action != "merge":
+                tx.insert(plan.memory, plan.vector)
+
+    def _read_back(self, scope: Scope, rule_id: str, plan: _Plan) -> Written:
+        """A write counts when it can be read (trap 36)."""
+        wanted = plan.decision.target if plan.decision.action == "merge" else plan.memory
+        stored = self._store.get(scope, wanted.id) if wanted else None
+        if stored is None or (plan.decision.action != "merge" and stored.content != plan.memory.content):
+            log.error("write_not_read_back", rule_id=rule_id)
+            return Written(None, Outcome(rule_id, "failed", None, "the record could not be read back"))
+        return Written(stored, replace(_outcome(plan), rule_id=rule_id))
+
+    def _fill_slots(self, scope: Scope, slots: Sequence[tuple[SlotWrite, Event]]) -> list[Outcome]:
+        if not slots:
+            return []
+        filled = [
+            Slot(one.name, self._safe_value(one.value), event.at, one.rule_id, event.message_hash)
+            for one, event in slots
+        ]
+        ttl_s = next((one.ttl_s for one, _ in slots if one.ttl_s is not None), None)
+        try:
+            self._working.put(scope, filled, ttl_s=ttl_s)
+        except WorkingMemoryUnavailable as error:
+            return [Outcome(one.rule_id, "failed", one.name, str(error)) for one, _ in slots]
+        return [Outcome(one.rule_id, "slot", one.name, "filled") for one, _ in slots]
+
+    def _append_steps(self, turn: JournalTurn, written: Sequence[Written]) -> None:
+        """The task chain: which tools ran, for what was asked, and which memories came of it."""
+        made = {one.memory.source.message_hash: one.memory.id for one in written if one.memory}
+        calls = {call.id: call for call in (turn.context.tool_calls if turn.context else ())}
+        try:
+            for message in turn.new:
+                if message.role == "tool":
+                    call = calls.get(message.tool_call_id or "")
+                    step = {
+                        "tool": call.name if call else message.name,
+                        "tool_call_id": message.tool_call_id,
+                        "status": observe.tool_status(message.text, observe.parsed(message.text)),
+                        "request_id": turn.id,
+                        "memory_id": made.get(message.hash),
+                        "at": iso(turn.at),
+                    }
+                    self._working.append_step(turn.scope, step)
+        except WorkingMemoryUnavailable as error:
+            log.warning("task_chain_not_kept", error_type=type(error).__name__)
+
+    def _safe(self, text: str) -> str:
+        return guard.guard(text, self._policies().guard_options).text
+
+    def _safe_value(self, value: object) -> object:
+        if isinstance(value, str):
+            return self._safe(value)
+        if isinstance(value, dict):
+            return {key: self._safe_value(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._safe_value(inner) for inner in value]
+        return value
+
+    def _vector(self, text: str) -> Vector | None:
+        try:
+            return self._embedder.documents([text])[0]
+        except EmbedderError as error:
+            log.warning("embedding_failed", error_type=type(error).__name__)
+            return None
+
+    def _lock(self, scope: Scope) -> threading.Lock:
+        return self._locks[hash((scope.tenant, scope.user_id)) % _LOCKS]
+
+
+def _outcome(plan: _Plan) -> Outcome:
+    names = {"create": "created", "merge": "merged", "supersede": "superseded", "version": "versioned"}
+    target = plan.decision.target
+    memory_id = target.id if plan.decision.action == "merge" and target else plan.memory.id
+    action = "pending" if plan.memory.state == "pending" else names[plan.decision.action]
+    return Outcome(plan.memory.source.rule or "", action, memory_id, plan.decision.reason)
+
+
+def _is_echo(event: Event, draft: Draft, injected: set[str]) -> bool:
+    """Whether a draft only says again what was recalled (traps 13, 14); a user's own words are never an echo."""
+    if event.role == "user" or not injected:
+        return False
+    said = normal(draft.content)
+    return any(text in said or said in text for text in injected if text)
