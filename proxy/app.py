@@ -6,20 +6,25 @@ Everything that starts here also stops here. Whatever part of memory cannot star
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import structlog
 from aiohttp import web
 
+from proxy.auth import Doorkeeper
 from proxy.config import Config
 from proxy.embed import open_embedder
 from proxy.errors import SidemirrorError, StoreUnavailable, WorkingMemoryUnavailable
 from proxy.http.chat import ChatDoor
+from proxy.http.gate import Gate
 from proxy.http.health import HealthDoor
 from proxy.http.memory_api import MemoryApi
 from proxy.http.relay import RawDoor
@@ -30,7 +35,9 @@ from proxy.pipeline import Pipeline
 from proxy.plugs import Embedder, Store, WorkingMemory
 from proxy.policy.rules import PolicySet
 from proxy.policy.watch import PolicyHolder
+from proxy.prepare import Preparation
 from proxy.recall import Recall
+from proxy.record import Recorder
 from proxy.remember import Remember
 from proxy.store.directory_lock import FileLock
 from proxy.store.embedded_redis import EmbeddedRedis
@@ -42,9 +49,8 @@ from proxy.upstream import Upstream
 from proxy.worker import Worker
 
 log = structlog.get_logger(__name__)
-TENANT = "default"
-"""The one tenant of `auth.tenant: single`."""
 _THREADS = 8
+_SECRET_BYTES = 32
 _DRAIN_S = 5.0
 _SHUTDOWN_S = 10.0
 
@@ -124,6 +130,7 @@ async def building(config: Config, *, strict: bool = False) -> AsyncIterator[Hou
     async with AsyncExitStack() as stack:
         _lock_data_dir(config, stack)
         metrics = Metrics()
+        passthrough = config.auth.mode == "passthrough"
         policies = _hold_policies(config, metrics)
         embedder = open_embedder(config.embedding.provider, config.embedding.model)
         store = _open_store(config, embedder, stack, strict=strict)
@@ -132,10 +139,15 @@ async def building(config: Config, *, strict: bool = False) -> AsyncIterator[Hou
         stack.callback(working.close)
         threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="memory"))
         openai = await stack.enter_async_context(
-            Upstream(config.upstream.base_url, _secret(config), connect_timeout_s=10.0)
+            Upstream(config.upstream.base_url, _secret(config), forwards_key=passthrough)
         )
         anthropic = await stack.enter_async_context(
-            Upstream(f"{config.upstream.anthropic_base_url}/v1", None, connect_timeout_s=10.0)
+            Upstream(f"{config.upstream.anthropic_base_url}/v1", None, forwards_key=passthrough)
+        )
+        gate = Gate(
+            Doorkeeper(config.auth, install_secret(config.data_dir)),
+            config.server.allowed_hosts,
+            config.identity.default_user if passthrough else None,
         )
         tokens = TokenCounter()
         remember = Remember(
@@ -152,36 +164,33 @@ async def building(config: Config, *, strict: bool = False) -> AsyncIterator[Hou
         stack.callback(worker.close)
         group = await stack.enter_async_context(_background())
         recall = Recall(store, working, embedder, config.recall, metrics)
-        pipeline = Pipeline(
-            config=config,
-            store=store,
-            working=working,
-            recall=recall,
-            policies=lambda: policies.current,
-            tokens=tokens,
-            submit=worker.submit,
-            clock=utc_now,
-            metrics=metrics,
-            threads=threads,
-            spawn=group.spawn,
+        preparation = Preparation(config, store, working, recall, lambda: policies.current, tokens)
+        pipeline = Pipeline(config, preparation, lambda: policies.current, utc_now, metrics, threads)
+        recorder = Recorder(
+            store,
+            preparation,
+            lambda: policies.current,
+            config.inject.placement,
+            worker.submit,
+            metrics,
+            threads,
+            group.spawn,
         )
         memory_api = MemoryApi(
             store=store,
             working=working,
             recall=recall,
             remember=remember,
-            pipeline=pipeline,
+            failure=recorder.failure,
             policies=lambda: policies.current,
             clock=utc_now,
             metrics=metrics,
             threads=threads,
-            allowed_hosts=config.server.allowed_hosts,
-            tenant=TENANT,
-            default_user=config.identity.default_user,
+            gate=gate,
         )
         max_body_bytes = config.server.max_body_mb * 2**20
-        chat = ChatDoor(pipeline, openai, Translated(), metrics, config.server.allowed_hosts, TENANT)
-        raw = RawDoor(openai, anthropic, max_body_bytes)
+        chat = ChatDoor(pipeline, recorder, openai, Translated(), metrics, gate)
+        raw = RawDoor(openai, anthropic, gate, max_body_bytes)
         house: House
         health = HealthDoor(lambda: house.degraded(), lambda: not stop.is_set(), metrics, threads)
         routes = [*chat.routes(), *memory_api.routes(), *health.routes(), *raw.routes()]
@@ -212,6 +221,28 @@ def _lock_data_dir(config: Config, stack: AsyncExitStack) -> None:
             f"another Sidemirror works on {config.data_dir}; stop it, or choose another folder with --data"
         )
     stack.callback(lock.release)
+
+
+def install_secret(data_dir: Path) -> bytes:
+    """This installation's secret, made at the first start; provider keys become tenants with it.
+
+    Raises:
+        SidemirrorError: It cannot be read or written, or is damaged.
+    """
+    path = data_dir / "secret"
+    try:
+        if not path.exists():
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(_SECRET_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        secret = path.read_bytes()
+    except OSError as error:
+        raise SidemirrorError(f"{path} cannot be used: {error.strerror or error}; check the data folder") from error
+    if len(secret) != _SECRET_BYTES:
+        raise SidemirrorError(f"{path} is damaged; restore it from a backup: tenants of provider keys hang on it")
+    return secret
 
 
 def _open_store(config: Config, embedder: Embedder, stack: AsyncExitStack, *, strict: bool) -> Store:
@@ -248,7 +279,13 @@ def _start_redis(config: Config, stack: AsyncExitStack) -> EmbeddedRedis | None:
 def _connect(config: Config, policies: PolicySet, redis: EmbeddedRedis | None) -> WorkingMemory:
     retention = policies.retention
     url = redis.url if redis is not None else config.redis.url
-    return RedisWorkingMemory(url, ttl_s=retention.working_ttl_s, max_items=retention.working_max_items)
+    return RedisWorkingMemory(
+        url,
+        ttl_s=retention.working_ttl_s,
+        max_items=retention.working_max_items,
+        # Within the deadline of recall, and with time left in it for the other layers.
+        timeout_s=0.6 * config.recall.deadline_ms / 1000,
+    )
 
 
 def _secret(config: Config) -> str | None:

@@ -26,6 +26,7 @@ from proxy.settings import (
     Identity,
     Index,
     Inject,
+    Model,
     Quotas,
     Recall,
     Redis,
@@ -38,7 +39,7 @@ from proxy.settings import (
 from proxy.yamlfile import Located, Where, did_you_mean, read, validate
 
 __all__ = [
-    "Auth", "Backup", "Config", "Embedding", "Identity", "Index", "Inject", "Override", "Quotas", "Recall", "Redis",
+    "Auth", "Backup", "Config", "Embedding", "Identity", "Index", "Inject", "Model", "Override", "Quotas", "Recall", "Redis",
     "Server", "Session", "Store", "Upstream", "default_path", "env_names", "is_loopback", "load", "shipped",
 ]  # fmt: skip
 
@@ -89,6 +90,7 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Sequence[Override
     config, invalid = validate(Config, merged)
     reported = {problem.where for problem in problems if problem.where}
     problems += [problem for problem in invalid if problem.where not in reported]
+    problems += [merged.problem(where, message) for where, message in (config.contradictions() if config else ())]
     if config is None or problems:
         problems = [_relabelled(problem, overrides) for problem in problems]
         raise ConfigError(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))

@@ -58,14 +58,22 @@ class _Unreadable(ValueError):
     """A part is named but cannot be read; the message is the refusal's reason."""
 
 
-def identify(headers: Headers, body: Mapping[str, Any], *, tenant: str, default_user: str | None) -> Caller:
+def identify(
+    headers: Headers,
+    body: Mapping[str, Any],
+    *,
+    tenant: str,
+    default_user: str | None,
+    default_agent: str | None = None,
+) -> Caller:
     """Work out the owner of a proxied request.
 
     Args:
         headers: The request's.
         body: The request's JSON object.
         tenant: The tenant its key belongs to.
-        default_user: `identity.default_user`; None for none.
+        default_user: The user when none is named: the one that the key is bound to, or `identity.default_user`.
+        default_agent: The agent when none is named: the one that the key is bound to.
 
     Returns:
         The caller; with a refusal when the owner is unknown or one of our headers makes no sense.
@@ -82,7 +90,7 @@ def identify(headers: Headers, body: Mapping[str, Any], *, tenant: str, default_
         agent = _first("agent", _agents(headers, metadata))
         if user is None:
             return Caller(None, mode, budget, refusal="no-identity")
-        scope = Scope(tenant, user, agent if agent is not None else "default", session)
+        scope = Scope(tenant, user, agent or default_agent or "default", session)
     except _Unreadable as error:
         return Caller(None, refusal=str(error))
     except ValueError:
@@ -91,7 +99,12 @@ def identify(headers: Headers, body: Mapping[str, Any], *, tenant: str, default_
 
 
 def identify_owner(
-    headers: Headers, fields: Mapping[str, Any], *, tenant: str, default_user: str | None
+    headers: Headers,
+    fields: Mapping[str, Any],
+    *,
+    tenant: str,
+    default_user: str | None,
+    default_agent: str | None = None,
 ) -> Scope | None:
     """Work out the owner of a call to our own endpoints.
 
@@ -99,7 +112,7 @@ def identify_owner(
         headers: The request's.
         fields: Body or query fields `user_id`, `agent_id`, `session_id`, after the headers.
         tenant: The tenant its key belongs to.
-        default_user: `identity.default_user`; None for none.
+        default_user, default_agent: As for `identify`.
 
     Returns:
         The scope; None when the owner is unknown.
@@ -108,7 +121,7 @@ def identify_owner(
         user = _first("user", _owners(headers, fields, default_user))
         session = _first("session", _sessions(headers, fields, None))
         agent = _first("agent", _agents(headers, fields))
-        return None if user is None else Scope(tenant, user, "default" if agent is None else agent, session)
+        return None if user is None else Scope(tenant, user, agent or default_agent or "default", session)
     except ValueError:
         return None
 

@@ -16,12 +16,12 @@ import uuid_utils
 
 from proxy import guard, observe
 from proxy.conflict import Decision, Near, decide, normal
-from proxy.errors import EmbedderError, StoreError, WorkingMemoryUnavailable
+from proxy.errors import EmbedderError, WorkingMemoryUnavailable
 from proxy.language import detect
 from proxy.metrics import Metrics
 from proxy.plugs import Embedder, JournalTurn, Store, Transaction, WorkingMemory
-from proxy.policy.rules import PolicySet
 from proxy.policy.match import evaluate
+from proxy.policy.rules import PolicySet
 from proxy.scope import Scope
 from proxy.store.lexical import query_terms
 from proxy.types import Draft, Event, Memory, Message, Outcome, Slot, SlotWrite, Source, Vector, iso

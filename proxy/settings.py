@@ -7,13 +7,24 @@ later version brings are refused here with "not supported yet"; `proxy.config` r
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, StrictBool, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StrictBool,
+    field_validator,
+    model_validator,
+)
 
+from proxy.scope import check_part
 from proxy.types import MemoryType
 
 LATER = "not supported yet"
@@ -42,6 +53,13 @@ Whole = Annotated[int, BeforeValidator(_no_boolean)]
 Real = Annotated[float, BeforeValidator(_no_boolean)]
 
 
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("must be an http:// or https:// URL without query, e.g. https://api.openai.com/v1")
+    return url.rstrip("/")
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -55,18 +73,6 @@ class Server(_Section):
     allowed_hosts: tuple[str, ...] = Field(
         (), description="Host names, besides the loopback ones, under which the memory endpoints may be called."
     )
-
-    @field_validator("host")
-    @classmethod
-    def _loopback_only(cls, host: str) -> str:
-        if not is_loopback(host):
-            raise ValueError(
-                f"{host!r} is not a loopback address: in passthrough mode everyone who can reach the port would read "
-                "and write the same memories, since the client's key is not checked here. Use 127.0.0.1; from a "
-                "container, publish the port on the host's 127.0.0.1 (docker run -p 127.0.0.1:8080:8080). "
-                f"`auth.mode: keys`, made for other addresses, is {LATER}"
-            )
-        return host
 
 
 class Upstream(_Section):
@@ -83,34 +89,112 @@ class Upstream(_Section):
     @field_validator("base_url", "anthropic_base_url")
     @classmethod
     def _http_url(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError("must be an http:// or https:// URL without query, e.g. https://api.openai.com/v1")
-        return url.rstrip("/")
+        return _checked_url(url)
+
+
+class Model(_Section):
+    """A model name that clients use, and where its calls go. A `*` stands for any text, and is carried over."""
+
+    name: str = Field(
+        min_length=1, max_length=256, description="The name clients send; it may hold one *. Exact names come first."
+    )
+    litellm: str = Field(
+        min_length=1,
+        max_length=256,
+        description="Where its calls go, as litellm names it: provider/model. It holds a * where `name` does.",
+    )
+    api_base: str | None = Field(None, description="The provider's base URL; null takes the one that litellm knows.")
+    api_key: SecretStr | None = Field(
+        None, min_length=1, description="Key sent to the provider; null sends the client's own key on."
+    )
+    wire: Literal["auto", "litellm"] = Field(
+        "auto",
+        description="auto: the bytes go as they came where the provider speaks the client's dialect. litellm: always "
+        "translated.",
+    )
+    system_role: Literal["system", "none"] = Field(
+        "system", description="none: the model takes no system message; memory goes to the first user message."
+    )
+
+    @field_validator("api_base")
+    @classmethod
+    def _http_url(cls, url: str | None) -> str | None:
+        return url if url is None else _checked_url(url)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        provider, slash, model = self.litellm.partition("/")
+        if not (provider and slash and model) or "*" in provider:
+            raise ValueError(f"litellm: {self.litellm!r} names no provider; write provider/model, e.g. openai/gpt-4o")
+        if self.name.count("*") > 1 or self.litellm.count("*") > 1:
+            raise ValueError("one * is the most that a name may hold; write an entry for each part")
+        if ("*" in self.name) != ("*" in self.litellm):
+            missing = "litellm" if "*" in self.name else "name"
+            raise ValueError(f"the * is carried over, so `{missing}` needs one too; or leave it out of both")
+        return self
+
+
+class Key(_Section):
+    """One key of our own; `sidemirror key create` prints it once, with this entry."""
+
+    name: str = Field(min_length=1, max_length=128, description="For logs and error messages.")
+    hash: str = Field(pattern=r"^sha256:[0-9a-f]{64}$", description="The key's hash, as `key create` prints it.")
+    permissions: tuple[Literal["chat", "memory:read", "memory:write", "shared:write", "admin"], ...] = Field(
+        ("chat", "memory:read", "memory:write"),
+        description="What the key may do: chat, memory:read, memory:write, shared:write; admin may all.",
+    )
+    tenant: str = Field("default", min_length=1, max_length=256, description="Whose memories it reaches at all.")
+    user: str | None = Field(None, min_length=1, max_length=256, description="The only user it may act for.")
+    agent: str | None = Field(None, min_length=1, max_length=256, description="The only agent it may act as.")
+
+    @field_validator("tenant", "user", "agent")
+    @classmethod
+    def _readable(cls, value: str | None) -> str | None:
+        return value if value is None else check_part("this", value)
+
+
+class Alias(_Section):
+    """A rotated provider key keeps its tenant; `sidemirror key tenant` prints the tenant of a key."""
+
+    tenant: str = Field(min_length=1, max_length=256, description="The tenant that the new key would be.")
+    keeps: str = Field(min_length=1, max_length=256, description="The tenant whose memories it reaches instead.")
 
 
 class Auth(_Section):
     """Who may call."""
 
     mode: Literal["passthrough", "keys"] = Field(
-        "passthrough", description="passthrough: the client's key goes upstream, loopback only."
+        "passthrough",
+        description="passthrough: the client's key goes upstream. keys: the client's key must be one of `keys`, and "
+        "the provider's comes from `upstream.api_key` or `models`.",
     )
-    tenant: Literal["single", "api_key"] = Field("single", description="single: all callers are one tenant.")
-    keys: tuple[Any, ...] = Field((), description=f"Keys of our own for keys mode ({LATER}).")
+    tenant: Literal["single", "api_key"] = Field(
+        "single",
+        description="passthrough mode: single makes all callers one tenant (loopback only); api_key makes every "
+        "provider key a tenant of its own.",
+    )
+    keys: tuple[Key, ...] = Field((), description="Keys of our own, hashed, for keys mode.")
+    aliases: tuple[Alias, ...] = Field((), description="With `tenant: api_key`: tenants that rotated keys keep.")
 
-    @field_validator("mode", "tenant")
-    @classmethod
-    def _first_choice_only(cls, value: str) -> str:
-        if value in ("keys", "api_key"):
-            raise ValueError(f"'{value}' is {LATER}; leave this key out")
-        return value
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.mode == "keys" and not self.keys:
+            raise ValueError("mode is keys, but `keys` is empty: nobody could call; run 'sidemirror key create'")
+        if self.mode == "keys" and self.tenant == "api_key":
+            raise ValueError("in keys mode a key's own `tenant` counts; leave `auth.tenant` at single")
+        if self.mode == "passthrough" and self.keys:
+            raise ValueError("`keys` are of no use in passthrough mode; set mode: keys, or leave them out")
+        if self.aliases and self.tenant != "api_key":
+            raise ValueError("`aliases` need tenant: api_key")
+        for what, values in (("name", [key.name for key in self.keys]), ("hash", [key.hash for key in self.keys])):
+            if len(set(values)) < len(values):
+                raise ValueError(f"two keys have the same {what}")
+        return self
 
-    @field_validator("keys")
-    @classmethod
-    def _no_keys(cls, keys: tuple[Any, ...]) -> tuple[Any, ...]:
-        if keys:
-            raise ValueError(f"keys of our own are {LATER}; leave the list empty")
-        return keys
+    @property
+    def is_open(self) -> bool:
+        """Whether whoever reaches the port reads and writes the same memories."""
+        return self.mode == "passthrough" and self.tenant == "single"
 
 
 class Identity(_Section):
@@ -270,7 +354,7 @@ class Config(_Section):
     server: Server = Field(default_factory=Server, description="Where the proxy listens.")
     data_dir: Path = Field(Path("data"), description="Folder of everything that is kept.")
     upstream: Upstream = Field(default_factory=Upstream, description="Where calls go.")
-    models: tuple[Any, ...] = Field((), description=f"Models with a provider or key of their own ({LATER}).")
+    models: tuple[Model, ...] = Field((), description="Models with a provider or key of their own.")
     auth: Auth = Field(default_factory=Auth, description="Who may call.")
     identity: Identity = Field(default_factory=Identity, description="Who is meant when a request does not say.")
     redis: Redis = Field(default_factory=Redis, description="Working memory's home.")
@@ -284,9 +368,22 @@ class Config(_Section):
     backup: Backup = Field(default_factory=Backup, description="Regular backups.")
     debug: StrictBool = Field(False, description="Opens /debug/memories and logs in full.")
 
+    def contradictions(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Settings that do not go together: the place to change, and why."""
+        if self.auth.is_open and not is_loopback(self.server.host):
+            yield (
+                ("server", "host"),
+                f"{self.server.host!r} is not a loopback address: in passthrough mode with one tenant everyone who can "
+                "reach the port would read and write the same memories, since the client's key is not checked here. "
+                "Use 127.0.0.1; from a container, publish the port on the host's 127.0.0.1 (docker run -p "
+                "127.0.0.1:8080:8080) with auth.tenant: api_key, which makes every provider key a tenant of its own; "
+                "or set auth.mode: keys",
+            )
+
     @field_validator("models")
     @classmethod
-    def _no_models(cls, models: tuple[Any, ...]) -> tuple[Any, ...]:
-        if models:
-            raise ValueError(f"entries are {LATER}; every name goes to `upstream` (demo/echo is built in)")
+    def _named_once(cls, models: tuple[Model, ...]) -> tuple[Model, ...]:
+        names = [model.name for model in models]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"the name {twice[0]!r} stands twice; keep one entry for each name")
         return models

@@ -43,11 +43,15 @@ class Upstream:
 
     Args:
         base_url: Up to and including ``/v1``.
-        api_key: Sent in place of the client's key; None lets the client's own key go upstream.
+        api_key: Sent in place of the client's key; None for none.
+        forwards_key: Whether the client's own key goes upstream where there is no `api_key`.
         connect_timeout_s: For reaching the provider; its thinking is not timed.
     """
 
-    def __init__(self, base_url: str, api_key: str | None, *, connect_timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, base_url: str, api_key: str | None, *, forwards_key: bool = True, connect_timeout_s: float = 10.0
+    ) -> None:
+        self._forwards_key = forwards_key
         self._base = base_url.rstrip("/")
         self._api_key = api_key
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s, sock_read=None)
@@ -104,7 +108,11 @@ class Upstream:
                 method,
                 URL(self._base + path_qs, encoded=True),
                 headers=forwarded(
-                    headers, api_key=self._api_key, side_copy=side_copy, streamed=not isinstance(body, bytes)
+                    headers,
+                    api_key=self._api_key,
+                    side_copy=side_copy,
+                    streamed=not isinstance(body, bytes),
+                    forwards_key=self._forwards_key,
                 ),
                 data=body,
                 allow_redirects=False,
@@ -121,13 +129,19 @@ class Upstream:
 
 
 def forwarded(
-    headers: CIMultiDictProxy[str], *, api_key: str | None, side_copy: bool, streamed: bool
+    headers: CIMultiDictProxy[str],
+    *,
+    api_key: str | None,
+    side_copy: bool,
+    streamed: bool,
+    forwards_key: bool = True,
 ) -> CIMultiDict[str]:
     """The client's request headers, less those that belong to one connection and those of ours.
 
     Args:
         headers: The client's.
-        api_key: Takes the place of whatever key the client sent; None leaves it.
+        api_key: Takes the place of whatever key the client sent; None for none.
+        forwards_key: Whether the client's key stays where there is no `api_key`.
         side_copy: Only encodings that we can read may be asked for.
         streamed: The body is not at hand, so that its length is the client's word.
     """
@@ -146,9 +160,10 @@ def forwarded(
         result["Content-Length"] = headers["Content-Length"]
     if side_copy and "Accept-Encoding" not in result:
         result["Accept-Encoding"] = "identity"
-    if api_key is not None:
+    if api_key is not None or not forwards_key:
         for name in _KEY_HEADERS:
             result.popall(name, None)
+    if api_key is not None:
         result["Authorization"] = f"Bearer {api_key}"
     return result
 
@@ -170,7 +185,7 @@ def named_by_connection(headers: CIMultiDictProxy[str]) -> set[str]:
 
 
 def _sendable(value: str) -> str:
-    r"""A header's value with all its letters: aiohttp reads bytes that are not UTF-8 as halves, and writes none of those.
+    r"""A header's value with all its letters: aiohttp reads what is not UTF-8 as halves, and leaves those out.
 
     >>> _sendable("Caf\udce9"), _sendable("北京")
     ('Café', '北京')

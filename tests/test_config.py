@@ -46,6 +46,7 @@ class TestDefaults:
             "upstream.base_url": "https://api.openai.com/v1",
             "upstream.anthropic_base_url": "https://api.anthropic.com", "upstream.api_key": None,
             "models": (), "auth.mode": "passthrough", "auth.tenant": "single", "auth.keys": (),
+    "auth.aliases": (),
             "identity.default_user": "local", "identity.timezone": "local", "redis.url": "embedded",
             "store.url": "sqlite", "embedding.provider": "model2vec", "embedding.model": "builtin",
             "index.exact_below": 2000, "recall.deadline_ms": 50, "recall.cache_s": 30, "recall.min_confidence": 0.25,
@@ -192,9 +193,6 @@ class TestMistakes:
             ("store: {url: 'postgresql://h/db'}", "store.url"),
             ("embedding: {provider: litellm}", "embedding.provider"),
             ("models: [{name: a, litellm: b}]", "models"),
-            ("auth: {mode: keys}", "auth.mode"),
-            ("auth: {tenant: api_key}", "auth.tenant"),
-            ("auth: {keys: [{hash: x}]}", "auth.keys"),
             ("backup: {at: '03:00'}", "backup.at"),
         ],
     )
@@ -234,6 +232,30 @@ class TestMistakes:
         assert line.startswith("SIDEMIRROR__SERVER__HOST: server.host: ")
         assert "not a loopback address" in line
         assert "-p 127.0.0.1:8080:8080" in line
+
+    @pytest.mark.parametrize(
+        ("auth", "why"),
+        [
+            ("{mode: keys}", "nobody could call"),
+            ("{tenant: api_key, mode: keys, keys: [{name: a, hash: H}]}", "leave `auth.tenant` at single"),
+            ("{keys: [{name: a, hash: H}]}", "of no use in passthrough mode"),
+            ("{mode: keys, keys: [{name: a, hash: H}, {name: a, hash: G}]}", "two keys have the same name"),
+            ("{mode: keys, keys: [{name: a, hash: H}, {name: b, hash: H}]}", "two keys have the same hash"),
+            ("{aliases: [{tenant: a, keeps: b}]}", "need tenant: api_key"),
+            ("{mode: keys, keys: [{name: a, hash: abc}]}", "pattern"),
+            ("{mode: keys, keys: [{name: a, hash: H, permissions: [chatt]}]}", "did you mean 'chat'?"),
+        ],
+    )
+    def test_keys_that_make_no_sense_are_refused(self, tmp_path: Path, auth: str, why: str) -> None:
+        path = tmp_path / "config.yaml"
+        path.write_text(f"auth: {auth.replace('H', 'sha256:' + '0' * 64).replace('G', 'sha256:' + '1' * 64)}\n")
+        assert any(why in line for line in mistakes(path, {}))
+
+    @pytest.mark.parametrize("auth", ["{tenant: api_key}", "{mode: keys, keys: [{name: a, hash: H}]}"])
+    def test_with_keys_every_address_is_taken(self, tmp_path: Path, auth: str) -> None:
+        path = tmp_path / "config.yaml"
+        path.write_text(f"server: {{host: 0.0.0.0}}\nauth: {auth.replace('H', 'sha256:' + '0' * 64)}\n")
+        assert load(path, {}).server.host == "0.0.0.0"
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
     def test_loopback_addresses_are_taken(self, host: str) -> None:

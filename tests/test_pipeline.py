@@ -3,46 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import httpx
 import pytest
 
+from tests.calls import Said, ask, contents, tell
 from tests.running import Running, eventually
 from tests.scripted import Lane, completion
-
-Said = list[dict[str, Any]]
-
-
-def ask(
-    product: Running, lane: Lane, messages: Said | str, *, user: str | None = None, **headers: str
-) -> httpx.Response:
-    """One call through the proxy; a plain text is one user message."""
-    body = {
-        "model": "scripted",
-        "messages": [{"role": "user", "content": messages}] if isinstance(messages, str) else messages,
-    }
-    named = {f"X-Memory-{name.title()}": value for name, value in headers.items()}
-    if user is not None:
-        named["X-Memory-User"] = user
-    response = httpx.post(
-        f"{product.address}/v1/chat/completions",
-        json=body,
-        headers={"Authorization": f"Bearer {lane.key}", **named},
-        timeout=30,
-    )
-    assert response.status_code == 200, response.text
-    return response
-
-
-def tell(product: Running, lane: Lane, messages: Said | str, *, user: str, **headers: str) -> dict[str, Any]:
-    """A call, and its ledger once its memories are written."""
-    response = ask(product, lane, messages, user=user, **headers)
-    return product.ledger(response.headers["X-Memory-Request-Id"], user)
-
-
-def contents(product: Running, user: str, **query: str) -> list[str]:
-    return [record["content"] for record in product.records(user, **query) if record["kind"] != "turn"]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from proxy import __version__
 from proxy.cli import demo as demo_play
+from proxy.cli.key import key
 from proxy.cli.policy import policy
 from proxy.cli.serve import run_server
 from proxy.config import Override, default_path, load
@@ -25,6 +26,7 @@ cli = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 cli.add_typer(policy)
+cli.add_typer(key)
 _LATER = {
     "init": "Write config.yaml, policies/ and docker-compose.yml for a project of your own.",
     "doctor": "Check config, model, Redis, store, index and upstream.",
@@ -33,7 +35,6 @@ _LATER = {
     "backup": "Back the store and working memory up, online.",
     "restore": "Restore a backup.",
     "reindex": "Rebuild the index from the store.",
-    "key": "Create keys for keys mode.",
     "mcp": "Serve MCP over stdio for a running proxy.",
 }
 

@@ -65,7 +65,7 @@ def explain(
     """
     if role not in _EVENTS:
         raise SidemirrorError(f"--as {role!r}: one of {', '.join(_EVENTS)}")
-    event = Event(_EVENTS[role], text, detect(text), role, datetime.now(UTC), tool=tool, user_text=text)  # type: ignore[index]
+    event = Event(_EVENTS[role], text, detect(text), role, datetime.now(UTC), tool=tool, user_text=text)
     data = explained(evaluate(loader.load(_paths(policies)), event, trace=True))
     if as_json:
         typer.echo(json.dumps(data, ensure_ascii=False, indent=2, default=str))

@@ -6,16 +6,35 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 from aiohttp import web
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+)
 
 from proxy.errors import RequestError
 from proxy.plugs import Filters
-from proxy.types import OnConflict, State
+from proxy.scope import check_part
+from proxy.types import OnConflict
 
 M = TypeVar("M", bound=BaseModel)
 MAX_CONTENT_CHARS = 8_000
 LongTermType = Literal["episodic", "semantic", "reflective"]
 LongTermScope = Literal["agent", "user", "shared"]
+ListedState = Literal["active", "pending", "superseded", "archived", "forgotten", "all"]
+
+
+def _scope_part(value: str, info: ValidationInfo) -> str:
+    return check_part(info.field_name or "part", value)
+
+
+Part = Annotated[str, AfterValidator(_scope_part)]
+"""A user, agent or session id, exactly as given."""
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=128)]
 Content = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_CONTENT_CHARS)]
 Tags = Annotated[tuple[Name, ...], Field(max_length=32)]
@@ -25,7 +44,8 @@ USER_KINDS = frozenset({"preference", "instruction", "correction"})
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Strict: a JSON true is no number, and "5" is none either.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class NewRecord(_Body):
@@ -41,9 +61,9 @@ class NewRecord(_Body):
     valid_from: AwareDatetime | None = None
     expires_at: AwareDatetime | None = None
     on_conflict: OnConflict = "supersede"
-    user_id: Name | None = None
-    agent_id: Name | None = None
-    session_id: Name | None = None
+    user_id: Part | None = None
+    agent_id: Part | None = None
+    session_id: Part | None = None
 
 
 class RecordChange(_Body):
@@ -76,8 +96,8 @@ class Search(_Body):
     tags: Tags = ()
     time_range: TimeRange | None = None
     explain: bool = False
-    user_id: Name | None = None
-    agent_id: Name | None = None
+    user_id: Part | None = None
+    agent_id: Part | None = None
 
     @property
     def filters(self) -> Filters:
@@ -93,23 +113,25 @@ class Search(_Body):
 
 
 class Listing(_Body):
-    """The query of `GET /memory/records`."""
+    """The query of `GET /memory/records`; `tags` may be repeated."""
+
+    model_config = ConfigDict(strict=False)
 
     limit: Annotated[int, Field(ge=1, le=500)] = 100
     cursor: str | None = None
-    state: State | Literal["all"] = "active"
+    state: ListedState = "active"
     memory_type: LongTermType | None = None
     kind: Name | None = None
     key: Name | None = None
-    session_id: Name | None = None
+    session_id: Part | None = None
     scope: LongTermScope | None = None
     language: Literal["zh", "en", "other"] | None = None
-    tag: Tags = ()
+    tags: Tags = ()
     created_after: AwareDatetime | None = None
     created_before: AwareDatetime | None = None
     text: str | None = None
-    user_id: Name | None = None
-    agent_id: Name | None = None
+    user_id: Part | None = None
+    agent_id: Part | None = None
 
     @property
     def filters(self) -> Filters:
@@ -122,7 +144,7 @@ class Listing(_Body):
             session_id=self.session_id,
             scope=self.scope,
             language=self.language,
-            tags=self.tag,
+            tags=self.tags,
             created_after=self.created_after,
             created_before=self.created_before,
             text=self.text,
@@ -143,7 +165,7 @@ async def read_body(request: web.Request, model: type[M]) -> M:
 
 
 def read_query(request: web.Request, model: type[M]) -> M:
-    """The request's query; `tag` may be repeated.
+    """The request's query.
 
     Raises:
         RequestError: 400, with every parameter at fault.
@@ -151,7 +173,7 @@ def read_query(request: web.Request, model: type[M]) -> M:
     fields: dict[str, Any] = {}
     for name in request.query:
         values = request.query.getall(name)
-        fields[name] = tuple(values) if name == "tag" else values[-1]
+        fields[name] = tuple(values) if name == "tags" else values[-1]
     try:
         return model.model_validate(fields)
     except ValidationError as error:

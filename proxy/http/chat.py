@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import aiohttp
 from aiohttp import web
 
+from proxy.call import Call
 from proxy.errors import RequestError
-from proxy.http.access import origin_is_allowed
 from proxy.http.errors import error_response
+from proxy.http.gate import Gate
 from proxy.http.relay import SideCopy, cut, pass_on, relay, unreachable, with_query
 from proxy.metrics import Metrics
-from proxy.pipeline import Call, Pipeline
+from proxy.pipeline import Pipeline
+from proxy.record import Recorder
 from proxy.translate import Translated
 from proxy.types import Answer
 from proxy.upstream import Upstream, UpstreamUnreachable
@@ -29,29 +31,29 @@ class ChatDoor:
     """`POST /v1/chat/completions`.
 
     Args:
-        pipeline: The call's way through memory.
+        pipeline: The call's way through memory, up to the upstream call.
+        recorder: Journals it from then on.
         upstream: The provider on the same wire.
         translated: Models that are called through litellm.
         metrics: Counts calls and the provider's usage.
-        allowed_hosts: `server.allowed_hosts`; a foreign page's calls go through without memory.
-        tenant: The tenant of every caller.
+        gate: Tells who asks; a foreign page's calls go through without memory.
     """
 
     def __init__(
         self,
         pipeline: Pipeline,
+        recorder: Recorder,
         upstream: Upstream,
         translated: Translated,
         metrics: Metrics,
-        allowed_hosts: Collection[str],
-        tenant: str,
+        gate: Gate,
     ) -> None:
         self._pipeline = pipeline
+        self._recorder = recorder
         self._upstream = upstream
         self._translated = translated
         self._metrics = metrics
-        self._allowed_hosts = allowed_hosts
-        self._tenant = tenant
+        self._gate = gate
 
     def routes(self) -> list[web.RouteDef]:
         """This door's one route."""
@@ -59,21 +61,25 @@ class ChatDoor:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one call."""
+        principal = self._gate.admit(request, "chat")
         if _is_encoded(request):
             self._metrics.memory_status(_ENCODED)
             return await pass_on(request, self._upstream, chat.PATH, {"X-Memory-Status": _ENCODED})
         data = await request.read()
-        call = await self._pipeline.begin(data, request.headers, tenant=self._tenant, refusal=self._refusal(request))
-        self._pipeline.forwarded(call)
+        call = await self._pipeline.begin(
+            data,
+            request.headers,
+            principal,
+            default_user=self._gate.default_user,
+            refusal=None if self._gate.is_own_page(request) else "foreign-origin",
+        )
+        self._recorder.forwarded(call)
         if self._translated.serves(call.model):
             response = await self._answer_translated(request, call)
         else:
             response = await self._answer(request, call)
         self._metrics.request(chat.PATH, response.status)
         return response
-
-    def _refusal(self, request: web.Request) -> str | None:
-        return None if origin_is_allowed(request, self._allowed_hosts) else "foreign-origin"
 
     async def _answer(self, request: web.Request, call: Call) -> web.StreamResponse:
         path = with_query(chat.PATH, request)
@@ -82,10 +88,10 @@ class ChatDoor:
                 "POST", path, request.headers, call.body, side_copy=call.journalled is not None
             )
         except UpstreamUnreachable as error:
-            self._pipeline.void(call, "the provider could not be reached")
+            self._recorder.void(call, "the provider could not be reached")
             return error_response(unreachable(error), call.headers)
         except asyncio.CancelledError:
-            self._pipeline.abandon(call, _SKIPPED)
+            self._recorder.abandon(call, _SKIPPED)
             raise
         try:
             return await self._relay(request, call, upstream)
@@ -94,8 +100,8 @@ class ChatDoor:
 
     async def _relay(self, request: web.Request, call: Call, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
         if upstream.status >= 400:
-            self._pipeline.void(call, f"the provider answered {upstream.status}")
-            return await self._relay_error(request, call, upstream)
+            self._recorder.void(call, f"the provider answered {upstream.status}")
+            return await relay(request, upstream, call.headers)
         stream = upstream.content_type == "text/event-stream"
         collector: Collector = StreamCollector() if stream else JsonCollector()
         copy = SideCopy(collector, upstream.headers.get("Content-Encoding", ""))
@@ -107,24 +113,14 @@ class ChatDoor:
             ended = True
             answer = collector.answer(cut=False)
             self._metrics.usage(answer.usage, memory=bool(call.block.items))
-            await self._pipeline.complete(call, answer)
+            await self._recorder.complete(call, answer)
 
         try:
             return await relay(request, upstream, call.headers, copy, before_end)
-        except aiohttp.ClientError:
-            return cut(request)
         finally:
             # A client may well leave between an answer's end mark and the end of its bytes: that answer is whole.
             if not ended:
-                self._pipeline.abandon(call, collector.answer(cut=True))
-
-    async def _relay_error(
-        self, request: web.Request, call: Call, upstream: aiohttp.ClientResponse
-    ) -> web.StreamResponse:
-        try:
-            return await relay(request, upstream, call.headers)
-        except aiohttp.ClientError:
-            return cut(request)
+                self._recorder.abandon(call, collector.answer(cut=True))
 
     async def _answer_translated(self, request: web.Request, call: Call) -> web.StreamResponse:
         try:
@@ -133,16 +129,16 @@ class ChatDoor:
             else:
                 body = await self._translated.complete(call.body)
         except asyncio.CancelledError:
-            self._pipeline.abandon(call, _SKIPPED)
+            self._recorder.abandon(call, _SKIPPED)
             raise
         except (RequestError, UpstreamUnreachable) as error:
-            self._pipeline.void(call, "the model could not be called")
+            self._recorder.void(call, "the model could not be called")
             return error_response(error if isinstance(error, RequestError) else unreachable(error), call.headers)
         if call.stream:
             return await self._stream_translated(request, call, events)
         collector = JsonCollector()
         collector.feed(body)
-        await self._pipeline.complete(call, collector.answer(cut=False))
+        await self._recorder.complete(call, collector.answer(cut=False))
         return web.Response(body=body, content_type="application/json", headers=call.headers)
 
     async def _stream_translated(
@@ -158,14 +154,14 @@ class ChatDoor:
                     collector.feed(event)
                     if collector.finished and not ended:
                         ended = True
-                        await self._pipeline.complete(call, collector.answer(cut=False))
+                        await self._recorder.complete(call, collector.answer(cut=False))
                     await response.write(event)
-        except UpstreamUnreachable:
-            return cut(request)
+                await response.write_eof()
+        except (UpstreamUnreachable, ConnectionResetError):
+            cut(request)
         finally:
             if not ended:
-                self._pipeline.abandon(call, collector.answer(cut=True))
-        await response.write_eof()
+                self._recorder.abandon(call, collector.answer(cut=True))
         return response
 
 

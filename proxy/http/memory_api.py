@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from proxy.auth import Permission
 from proxy.errors import RequestError, WorkingMemoryUnavailable
-from proxy.http.access import check_host_and_origin
 from proxy.http.answers import json_answer
 from proxy.http.bodies import (
     USER_KINDS,
@@ -25,9 +25,8 @@ from proxy.http.bodies import (
     seconds_until,
 )
 from proxy.http.errors import not_supported_yet
-from proxy.identity import identify_owner
+from proxy.http.gate import Gate
 from proxy.metrics import Metrics
-from proxy.pipeline import Pipeline
 from proxy.plugs import Ledger, Store, WorkingMemory
 from proxy.policy.rules import PolicySet
 from proxy.recall import Hit, Recall
@@ -54,28 +53,25 @@ class MemoryApi:
     """`/memory/*`.
 
     Args:
-        store, working, recall, remember, pipeline: The parts it hands requests to.
+        store, working, recall, remember: The parts it hands requests to.
+        failure: Returns why a call could not be journalled, by its id.
         policies: Returns the live policy set.
         clock: Returns now, aware UTC.
         metrics: Knows where recalls were answered.
         threads: Where the parts, which wait, run.
-        allowed_hosts: `server.allowed_hosts`.
-        tenant: The tenant of every caller.
-        default_user: `identity.default_user`.
+        gate: Tells who asks, and whose memories are meant.
     """
 
     store: Store
     working: WorkingMemory
     recall: Recall
     remember: Remember
-    pipeline: Pipeline
+    failure: Callable[[str], str | None]
     policies: Callable[[], PolicySet]
     clock: Callable[[], datetime]
     metrics: Metrics
     threads: ThreadPoolExecutor
-    allowed_hosts: Collection[str]
-    tenant: str
-    default_user: str | None
+    gate: Gate
 
     def routes(self) -> list[web.RouteDef]:
         """Every route of the memory API, and those that a later version brings."""
@@ -99,7 +95,10 @@ class MemoryApi:
         """Records the caller may read, newest first."""
         query = read_query(request, Listing)
         all_agents = query.agent_id == _ALL_AGENTS
-        scope = self._scope(request, {"user_id": query.user_id, "agent_id": None if all_agents else query.agent_id})
+        named = {"user_id": query.user_id, "agent_id": None if all_agents else query.agent_id}
+        principal, scope = self.gate.owner(request, "memory:read", named)
+        if all_agents:
+            principal.check_bounds(scope.user_id, _ALL_AGENTS)
         page = await self._run(
             lambda: self.store.list(scope, query.filters, limit=query.limit, cursor=query.cursor, all_agents=all_agents)
         )
@@ -108,16 +107,10 @@ class MemoryApi:
     async def create_record(self, request: web.Request) -> web.Response:
         """Write one memory on purpose."""
         body = await read_body(request, NewRecord)
-        scope = self._scope(request, body.model_dump(include={"user_id", "agent_id", "session_id"}))
+        named = body.model_dump(include={"user_id", "agent_id", "session_id"})
+        principal, scope = self.gate.owner(request, "memory:write", named)
         if body.scope == "shared":
-            raise RequestError(
-                "scope 'shared' reaches every user of the tenant and needs a key with shared:write (keys mode, which "
-                "is not supported yet); use 'user' or 'agent'",
-                status=403,
-                code="scope_not_allowed",
-                param="scope",
-                type_="permission_error",
-            )
+            principal.require("shared:write")
         draft = Draft(
             rule_id="api",
             policy_hash=self.policies().hash,
@@ -143,15 +136,16 @@ class MemoryApi:
 
     async def get_record(self, request: web.Request) -> web.Response:
         """One record, in any state."""
-        return json_answer(as_json(await self._record(request, self._scope(request))))
+        _, scope = self.gate.owner(request, "memory:read")
+        return json_answer(as_json(await self._record(request, scope)))
 
     async def change_record(self, request: web.Request) -> web.Response:
         """Change fields of a record; its former state stays in its history."""
         body = await read_body(request, RecordChange)
-        scope = self._scope(request)
+        principal, scope = self.gate.owner(request, "memory:write")
         memory = await self._record(request, scope)
         if memory.scope == "shared":
-            raise RequestError("a shared record is changed with a key that has shared:write", status=403)
+            principal.require("shared:write")
         fields = {name: getattr(body, name) for name in body.model_fields_set}
         if not fields:
             raise RequestError("the body names no field to change", code="invalid_field")
@@ -170,16 +164,16 @@ class MemoryApi:
 
     async def delete_record(self, request: web.Request) -> web.Response:
         """Forget a record for good, with all that hangs on it."""
-        scope = self._scope(request)
+        principal, scope = self.gate.owner(request, "memory:write")
         memory = await self._record(request, scope)
         if memory.scope == "shared":
-            raise RequestError("a shared record is forgotten with a key that has shared:write", status=403)
+            principal.require("shared:write")
         count = await self._run(lambda: self.remember.forget(scope, [memory.id]))
         return json_answer({"id": memory.id, "deleted": True, "forgotten": count})
 
     async def record_history(self, request: web.Request) -> web.Response:
         """Every version of a record and of those it superseded, oldest first."""
-        scope = self._scope(request)
+        _, scope = self.gate.owner(request, "memory:read")
         versions = await self._run(lambda: self.store.history(scope, request.match_info["id"]))
         if not versions:
             raise _no_record(request.match_info["id"])
@@ -189,7 +183,7 @@ class MemoryApi:
     async def search(self, request: web.Request) -> web.Response:
         """Search memories on purpose."""
         body = await read_body(request, Search)
-        scope = self._scope(request, body.model_dump(include={"user_id", "agent_id"}))
+        _, scope = self.gate.owner(request, "memory:read", body.model_dump(include={"user_id", "agent_id"}))
         hits = await self._run(
             lambda: self.recall.search(
                 scope,
@@ -205,7 +199,7 @@ class MemoryApi:
     # ── calls and sessions ─────────────────────────────────────────────────────────────────────────────────────
     async def request_ledger(self, request: web.Request) -> web.Response:
         """The account of one call."""
-        scope = self._scope(request)
+        _, scope = self.gate.owner(request, "memory:read")
         request_id = request.match_info["id"]
         found = await self._run(lambda: self.store.ledger(scope, request_id))
         if found is None:
@@ -214,12 +208,12 @@ class MemoryApi:
 
     async def get_session(self, request: web.Request) -> web.Response:
         """Working memory and task chain of a session."""
-        scope = self._scope(request).in_session(_session_id(request))
+        scope = self._session_scope(request, "memory:read")
         return json_answer(await self._run(lambda: self._session(scope)))
 
     async def end_session(self, request: web.Request) -> web.Response:
         """End a session: its working memory goes at once."""
-        scope = self._scope(request).in_session(_session_id(request))
+        scope = self._session_scope(request, "memory:write")
         ended = await self._run(lambda: self._end(scope))
         if not ended:
             raise _no_session(scope)
@@ -227,7 +221,7 @@ class MemoryApi:
 
     async def stats(self, request: web.Request) -> web.Response:
         """Counts over what the caller may read, and where recalls were answered."""
-        scope = self._scope(request)
+        _, scope = self.gate.owner(request, "memory:read")
         memories = await self._run(lambda: self.store.stats(scope))
         return json_answer({"memories": memories, "recalls": self.metrics.recall_counts()})
 
@@ -236,19 +230,12 @@ class MemoryApi:
         raise not_supported_yet(f"{request.method} {request.path}")
 
     # ── parts ──────────────────────────────────────────────────────────────────────────────────────────────────
-    def _scope(self, request: web.Request, fields: Mapping[str, Any] | None = None) -> Scope:
-        check_host_and_origin(request, self.allowed_hosts)
-        named = fields if fields is not None else {key: request.query.get(key) for key in ("user_id", "agent_id")}
-        scope = identify_owner(request.headers, named, tenant=self.tenant, default_user=self.default_user)
-        if scope is None:
-            raise RequestError(
-                "whose memories? Name the user in X-Memory-User (not blank, at most 256 characters)",
-                status=403,
-                code="no_identity",
-                param="X-Memory-User",
-                type_="permission_error",
-            )
-        return scope
+    def _session_scope(self, request: web.Request, permission: Permission) -> Scope:
+        _, scope = self.gate.owner(request, permission)
+        try:
+            return scope.in_session(request.match_info["id"])
+        except ValueError as error:
+            raise RequestError(f"the session id cannot be one: {error}", status=404, code="not_found") from error
 
     async def _record(self, request: web.Request, scope: Scope) -> Memory:
         memory = await self._run(lambda: self.store.get(scope, request.match_info["id"]))
@@ -260,7 +247,7 @@ class MemoryApi:
         return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
     def _account(self, scope: Scope, ledger: Ledger) -> dict[str, Any]:
-        failure = self.pipeline.failure(ledger.id)
+        failure = self.failure(ledger.id)
         written: dict[str, Any] = {
             "status": "failed" if failure else ledger.written_status,
             "outcomes": [
@@ -327,10 +314,6 @@ class MemoryApi:
 def _hit(hit: Hit) -> dict[str, Any]:
     parts = {key: value for key, value in hit.parts.items() if key not in ("row", "score")}
     return {**as_json(hit.memory), "score": hit.score, "parts": parts}
-
-
-def _session_id(request: web.Request) -> str:
-    return request.match_info["id"]
 
 
 def _no_record(memory_id: str) -> RequestError:

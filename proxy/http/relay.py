@@ -15,6 +15,7 @@ from aiohttp import web
 
 from proxy.errors import RequestError
 from proxy.http.errors import error_response, not_supported_yet
+from proxy.http.gate import Gate
 from proxy.upstream import Upstream, UpstreamUnreachable, answered
 from proxy.wire.collect import Collector
 
@@ -79,30 +80,30 @@ async def relay(
         before_end: Awaited once, before what ends the answer goes out.
 
     Returns:
-        The finished response.
-
-    Raises:
-        aiohttp.ClientError: The provider broke off; the client's connection is then cut as well, so that half an answer
-            does not look whole.
+        The response. When the provider broke off, or the client left, its connection is cut.
     """
     response = web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=answered(upstream.headers))
     response.headers.update(headers)
-    response.force_close() if request.version < (1, 1) else None
-    await response.prepare(request)
+    if request.version < (1, 1):
+        response.force_close()
     left = upstream.content_length
-    async for chunk in upstream.content.iter_any():
-        if copy is not None:
-            copy.feed(chunk)
-        if left is not None:
-            left -= len(chunk)
-        # The client takes an answer for whole at a stream's end mark, or at the last byte of a length it was told.
-        if before_end is not None and (left == 0 or (copy is not None and copy.collector.finished)):
+    try:
+        await response.prepare(request)
+        async for chunk in upstream.content.iter_any():
+            if copy is not None:
+                copy.feed(chunk)
+            if left is not None:
+                left -= len(chunk)
+            # The client takes an answer for whole at a stream's end mark, or at the last byte of a length it was told.
+            if before_end is not None and (left == 0 or (copy is not None and copy.collector.finished)):
+                await before_end()
+                before_end = None
+            await response.write(chunk)
+        if before_end is not None:
             await before_end()
-            before_end = None
-        await response.write(chunk)
-    if before_end is not None:
-        await before_end()
-    await response.write_eof()
+        await response.write_eof()
+    except aiohttp.ClientError:
+        cut(request)
     return response
 
 
@@ -112,10 +113,12 @@ class RawDoor:
     Args:
         openai: Where it goes.
         anthropic: Where `/v1/messages` goes.
+        gate: Tells who asks.
         max_body_bytes: A larger body is refused.
     """
 
-    def __init__(self, openai: Upstream, anthropic: Upstream, max_body_bytes: int) -> None:
+    def __init__(self, openai: Upstream, anthropic: Upstream, gate: Gate, max_body_bytes: int) -> None:
+        self._gate = gate
         self._openai = openai
         self._anthropic = anthropic
         self._max_body_bytes = max_body_bytes
@@ -126,6 +129,7 @@ class RawDoor:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Relay one request."""
+        self._gate.admit(request, "chat")
         if request.headers.get("Upgrade", "").lower() == "websocket":
             raise not_supported_yet("a websocket through the proxy")
         if (request.content_length or 0) > self._max_body_bytes:
@@ -156,8 +160,6 @@ async def pass_on(
         return error_response(unreachable(error), dict(headers))
     try:
         return await relay(request, answer, headers)
-    except aiohttp.ClientError:
-        return cut(request)
     finally:
         answer.close()
 
@@ -173,8 +175,7 @@ def unreachable(error: UpstreamUnreachable) -> RequestError:
     return RequestError(str(error), status=502, code="upstream_unreachable", type_="api_error")
 
 
-def cut(request: web.Request) -> web.StreamResponse:
-    """Break the client's connection as the provider broke ours."""
+def cut(request: web.Request) -> None:
+    """Break the client's connection, so that half an answer does not look whole."""
     if request.transport is not None:
         request.transport.abort()
-    raise ConnectionResetError("the provider broke off its answer")

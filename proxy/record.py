@@ -1,0 +1,207 @@
+"""While the upstream call runs, and at its end: the journal. Nothing here may hold the call up beyond `HOLD_S`.
+
+In: a `Call` and its `Answer`. Out: a journal turn on disk, handed to the worker; the ledger's first entries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from proxy import guard, inject
+from proxy.call import Call, Prepared
+from proxy.errors import StoreError
+from proxy.metrics import Metrics
+from proxy.observe import answer_hash
+from proxy.plugs import JournalTurn, Ledger, Store
+from proxy.policy.rules import PolicySet
+from proxy.prepare import Preparation, trim
+from proxy.recall import Hit
+from proxy.types import Answer, Message, ToolCall
+
+log = structlog.get_logger(__name__)
+HOLD_S = 0.05
+"""How long an answer's end may be held until its journal entry is on disk."""
+_FAILURES_KEPT = 1_000
+
+
+class Recorder:
+    """Journals calls.
+
+    Args:
+        store: Holds the journal and the ledger.
+        preparation: Keeps blocks and open sessions.
+        policies: Returns the live policy set; its guard stands before the journal.
+        placement: `inject.placement`, for the ledger.
+        submit: Hands an answered turn to the worker.
+        metrics: Counts failures.
+        threads: Where guarding runs.
+        spawn: Starts a background task that somebody owns.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        preparation: Preparation,
+        policies: Callable[[], PolicySet],
+        placement: str,
+        submit: Callable[[JournalTurn], None],
+        metrics: Metrics,
+        threads: ThreadPoolExecutor,
+        spawn: Callable[[Any], asyncio.Task[Any]],
+    ) -> None:
+        self._store = store
+        self._preparation = preparation
+        self._policies = policies
+        self._placement = placement
+        self._submit = submit
+        self._metrics = metrics
+        self._threads = threads
+        self._spawn = spawn
+        self._failures: OrderedDict[str, str] = OrderedDict()
+
+    def forwarded(self, call: Call) -> None:
+        """The request is on its way: journal what it newly says, meanwhile."""
+        if call.prepared is not None:
+            call.journalled = self._spawn(self._open(call, call.prepared))
+
+    async def complete(self, call: Call, answer: Answer) -> None:
+        """The whole answer is here: journal it before its end is relayed, for at most `HOLD_S`.
+
+        What is not on disk by then goes on in the background, and the ledger says ``failed`` until it is.
+        """
+        if call.journalled is None:
+            return
+        ended = self._spawn(self._close(call, call.journalled, answer))
+        done, _ = await asyncio.wait({ended}, timeout=HOLD_S)
+        if not done:
+            self._failed(call.id, TimeoutError(f"not on disk within {HOLD_S * 1000:.0f} ms"))
+
+    def abandon(self, call: Call, answer: Answer) -> None:
+        """The client is gone, or the stream broke: hand over what was said so far, without waiting."""
+        if call.journalled is not None:
+            self._spawn(self._close(call, call.journalled, answer))
+
+    def void(self, call: Call, reason: str) -> None:
+        """The provider did not take the call: nothing of it is remembered, and a retry starts afresh."""
+        if call.journalled is not None:
+            self._spawn(self._void(call, call.journalled, reason))
+
+    def failure(self, request_id: str) -> str | None:
+        """Why a call of this process could not be journalled; None when it could."""
+        return self._failures.get(request_id)
+
+    async def _open(self, call: Call, prepared: asyncio.Future[Prepared]) -> JournalTurn | None:
+        try:
+            found = await asyncio.shield(prepared)
+            loop = asyncio.get_running_loop()
+            opened = await loop.run_in_executor(self._threads, self._journal, call, found)
+            if opened is None:
+                return None
+            turn: JournalTurn = await asyncio.wrap_future(opened)
+        except Exception as error:  # noqa: BLE001 - the call must not fail with its journal; the ledger says so
+            self._failed(call.id, error)
+            return None
+        return turn
+
+    def _journal(self, call: Call, found: Prepared) -> Future[JournalTurn] | None:
+        assert call.talk is not None
+        call.scope = found.scope
+        self._preparation.keep_block(call, found)
+        ledger = Ledger(
+            id=call.id,
+            scope=found.scope,
+            at=call.at,
+            status=call.status,
+            recalled=tuple(_recalled(hit) for hit in found.recalled.hits),
+            injected={
+                "placement": self._placement,
+                "tokens": call.block.tokens,
+                "items": list(call.block.items),
+                "left_out": [{"id": one, "reason": "budget"} for one in call.block.left_out],
+            },
+            written_status="queued" if call.caller.writes else "done",
+        )
+        if not call.caller.writes:
+            self._store.ledger_put(ledger)
+            return None
+        newest, policies = call.talk.newest_user, self._policies()
+        turn = JournalTurn(
+            id=call.id,
+            scope=found.scope,
+            seen_scope=f"{found.scope.owner}/{found.scope.session_id}",
+            implicit=call.caller.scope is None or call.caller.scope.session_id is None,
+            chain=call.talk.chain,
+            at=call.at,
+            new=tuple(guarded(message, policies) for message in call.talk.new),
+            backfill=tuple(guarded(message, policies) for message in found.backfill),
+            context=guarded(call.talk.context, policies) if call.talk.context is not None else None,
+            injected=tuple(item for item in call.block.items if not item.startswith("slot:")),
+            model=call.model,
+            user_text=guarded(newest, policies).text if newest else "",
+        )
+        return self._store.journal_open(turn, ledger)
+
+    async def _close(self, call: Call, journalled: asyncio.Task[JournalTurn | None], answer: Answer) -> None:
+        turn = await asyncio.shield(journalled)
+        if turn is None or call.scope is None or call.talk is None:
+            return
+        safe = guarded_answer(answer, self._policies())
+        if answer.status == "complete":
+            self._preparation.answered(call.scope, call.talk)
+        links = [(call.scope, call.talk.answer_link(answer))]
+        try:
+            await asyncio.wrap_future(self._store.journal_answer(turn.id, safe, links))
+        except StoreError as error:
+            self._failed(call.id, error)
+            return
+        self._failures.pop(call.id, None)
+        self._submit(replace(turn, answer=safe, status="answered"))
+
+    async def _void(self, call: Call, journalled: asyncio.Task[JournalTurn | None], reason: str) -> None:
+        turn = await asyncio.shield(journalled)
+        if turn is None:
+            return
+        try:
+            await asyncio.wrap_future(self._store.journal_void(turn.id, reason))
+        except StoreError as error:
+            self._failed(call.id, error)
+
+    def _failed(self, request_id: str, error: BaseException) -> None:
+        log.error("journal_failed", request_id=request_id, error_type=type(error).__name__)
+        self._metrics.write_failed(type(error).__name__)
+        self._failures[request_id] = str(error)
+        trim(self._failures, _FAILURES_KEPT)
+
+
+def guarded(message: Message, policies: PolicySet) -> Message:
+    """A message as the journal may hold it; its hashes stay those of what was said."""
+    calls = tuple(_guarded_call(call, policies) for call in message.tool_calls)
+    return replace(message, text=_guarded_text(message.text, policies), tool_calls=calls)
+
+
+def guarded_answer(answer: Answer, policies: PolicySet) -> Answer:
+    """An answer as the journal may hold it, with the hash of what was said."""
+    calls = tuple(_guarded_call(call, policies) for call in answer.tool_calls)
+    return replace(answer, hash=answer_hash(answer), text=_guarded_text(answer.text, policies), tool_calls=calls)
+
+
+def _guarded_call(call: ToolCall, policies: PolicySet) -> ToolCall:
+    return replace(call, arguments=guard.guard(call.arguments, policies.guard_options).text)
+
+
+def _guarded_text(text: str, policies: PolicySet) -> str:
+    """At most `guard.max_chars`, our own block cut out, secrets taken out."""
+    own = guard.strip_block(text, inject.OPEN_MARK, inject.CLOSE_MARK)
+    return guard.guard(own[: policies.guard.max_chars], policies.guard_options).text
+
+
+def _recalled(hit: Hit) -> dict[str, Any]:
+    parts = {key: value for key, value in hit.parts.items() if key not in ("row", "score")}
+    return {"id": hit.memory.id, "score": hit.score, "parts": parts, "left_out": hit.left_out}

@@ -1,0 +1,855 @@
+"""The contract of `plugs.Store` and `plugs.Transaction`: every store passes this suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proxy.errors import RequestError, StoreError, VersionConflict
+from proxy.observe import answer_hash
+from proxy.plugs import Filters, JournalTurn, Ledger, Store, Transaction
+from proxy.scope import Scope
+from proxy.store.lexical import query_terms
+from proxy.store.sqlite import SqliteStore
+from proxy.types import Answer, Memory, Outcome, ToolCall
+from tests.store_samples import (
+    ALICE,
+    ALICE_ELSEWHERE,
+    ALICES_CODER,
+    BOB,
+    DIMENSION,
+    START,
+    Clock,
+    IndexedStore,
+    OldIndexStore,
+    account,
+    memory,
+    put,
+    said,
+    turn,
+    unit,
+)
+
+Open = Callable[..., Store]
+
+
+def open_sqlite(
+    directory: Path, clock: Clock, fingerprint: str = "model-1", kind: type[SqliteStore] = SqliteStore, **more: Any
+) -> Store:
+    keys = {"fingerprint": fingerprint, "dimension": DIMENSION, "answer_hash": answer_hash, "clock": clock}
+    return kind(directory / "store.db", **keys, **more)
+
+
+STORES = {
+    "sqlite": open_sqlite,
+    "sqlite with a fresh index": partial(open_sqlite, kind=IndexedStore, exact_below=0),
+    "sqlite with an old index": partial(open_sqlite, kind=OldIndexStore, exact_below=0),
+}
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=list(STORES))
+def reopen(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Open]:
+    """Opens the store; called again, closes it and opens it anew on the same data."""
+    opened: list[Store] = []
+
+    def make(**more: Any) -> Store:
+        while opened:
+            opened.pop().close()
+        opened.append(STORES[request.param](tmp_path, clock, **more))
+        return opened[0]
+
+    yield make
+    while opened:
+        opened.pop().close()
+
+
+@pytest.fixture
+def store(reopen: Open) -> Store:
+    return reopen()
+
+
+def found(store: Store, scope: Scope, question: str, seed: int | None = None, **more: Any) -> set[str]:
+    """Contents that either leg finds."""
+    vector = None if seed is None else unit(seed)
+    searched = store.search(scope, vector, query_terms(question), limit=more.pop("limit", 20), **more)
+    return {one.content for one in store.load(scope, [c.row for c in searched.candidates]).values()}
+
+
+def do(store: Store, work: Callable[[Transaction], Any]) -> Any:
+    return store.transact(work).result(10)
+
+
+def contents(memories: Sequence[Memory]) -> list[str]:
+    return [one.content for one in memories]
+
+
+# ── records ────────────────────────────────────────────────────────────────────────────────────────────────────────
+def test_a_record_comes_back_as_it_was_also_after_a_restart(reopen: Open) -> None:
+    whole = memory(
+        "我住在北京 \x00 🙂",
+        key="home",
+        tags=("家", "b"),
+        entities=("北京",),
+        language="zh",
+        confidence=0.31,
+        strength=1.7,
+        access_count=4,
+        last_accessed_at=START + timedelta(microseconds=1),
+        expires_at=START + timedelta(days=3, microseconds=999_999),
+        session_id="s9",
+        parent_id="p",
+        supersedes="x",
+        superseded_by="y",
+        version=3,
+        token_estimate=7,
+        message="m" * 32,
+    )
+    put(reopen(), whole)
+    assert reopen().get(ALICE, whole.id) == whole
+
+
+def test_half_a_surrogate_pair_does_not_stop_a_write(store: Store) -> None:
+    broken = memory("tea " + chr(0xD83D), tags=("a" + chr(0xDC00),))
+    put(store, broken)
+    stored = store.get(ALICE, broken.id)
+    assert stored is not None
+    assert stored.content == "tea ?"
+
+
+def test_an_id_is_stored_once(store: Store) -> None:
+    one = memory()
+    put(store, one)
+    with pytest.raises(StoreError, match=one.id):
+        put(store, replace(one, content="other"))
+    assert store.get(ALICE, one.id) == one
+
+
+@pytest.mark.parametrize("fields", [{"scope": "session"}, {"memory_type": "working"}])
+def test_working_memory_is_refused(store: Store, fields: dict[str, Any]) -> None:
+    with pytest.raises(StoreError, match="working memory"):
+        put(store, memory(**fields))
+
+
+@pytest.mark.parametrize("vector", [np.full(DIMENSION, np.nan, np.float32), np.ones(DIMENSION + 1, np.float32)])
+def test_a_bad_vector_is_refused_with_its_record(store: Store, vector: Any) -> None:
+    one = memory()
+    with pytest.raises(StoreError):
+        put(store, one, vectors=[vector])
+    assert store.get(ALICE, one.id) is None
+
+
+def test_a_transaction_sees_its_own_writes_and_others_do_not(store: Store) -> None:
+    one = memory()
+
+    def work(tx: Transaction) -> tuple[Memory | None, Memory | None, set[str]]:
+        tx.insert(one, unit(1))
+        return tx.get(ALICE, one.id), tx.get(BOB, one.id), found(store, ALICE, "tea", 1)
+
+    assert do(store, work) == (one, None, set())
+    assert found(store, ALICE, "tea", 1) == {one.content}
+
+
+def test_a_failed_transaction_leaves_no_trace_in_either_leg(store: Store) -> None:
+    def work(tx: Transaction) -> None:
+        tx.insert(memory(), unit(1))
+        raise LookupError
+
+    put(store, memory("unrelated words"))
+    before = store.generation(ALICE)
+    with pytest.raises(LookupError):
+        do(store, work)
+    assert found(store, ALICE, "tea", 1) == set()
+    assert store.generation(ALICE) == before
+
+
+# ── whose ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize(
+    ("visibility", "readers"),
+    [
+        ("agent", [ALICE]),
+        ("user", [ALICE, ALICES_CODER]),
+        ("shared", [ALICE, ALICES_CODER, BOB]),
+    ],
+)
+def test_records_are_read_by_whom_they_are_for(store: Store, visibility: str, readers: list[Scope]) -> None:
+    one = memory(scope=visibility, key="k", message="m1", memory_type="episodic")
+    put(store, one, vectors=[unit(1)])
+    row = store.search(ALICE, None, ["tea"], limit=1).candidates[0].row
+    for scope in (ALICE, ALICES_CODER, BOB, ALICE_ELSEWHERE):
+        expected = [one] if scope in readers else []
+        assert [m for m in [store.get(scope, one.id)] if m] == expected
+        assert [*store.list(scope, Filters(), limit=10).items] == expected
+        assert [v.memory for v in store.history(scope, one.id)] == expected
+        assert [*store.load(scope, [row]).values()] == expected
+        assert [c.row for c in store.search(scope, unit(1), ["tea"], limit=5).candidates] == [row] * len(expected)
+        assert [*store.recent(scope, "episodic", 5)] == expected
+        assert [*store.by_key(scope, "k")] == expected
+        assert [*store.from_message(scope, "m1")] == expected
+        assert store.stats(scope)["total"] == len(expected)
+
+
+def test_all_agents_lists_one_users_agents_and_what_is_shared(store: Store) -> None:
+    mine, other_agents, shared = memory("mine"), memory("coder's", ALICES_CODER), memory("all's", BOB, scope="shared")
+    put(store, mine, other_agents, shared, memory("bob's", BOB), memory("elsewhere", ALICE_ELSEWHERE))
+    page = store.list(ALICE, Filters(), limit=10, all_agents=True)
+    assert {one.content for one in page.items} == {"mine", "coder's", "all's"}
+    assert {one.content for one in store.list(ALICE, Filters(), limit=10).items} == {"mine", "all's"}
+
+
+def test_nobody_updates_supersedes_or_forgets_anothers_record(store: Store) -> None:
+    one = memory(message="m1")
+    put(store, one)
+    with pytest.raises(StoreError, match=one.id):
+        do(store, lambda tx: tx.update(replace(one, user_id="bob", content="stolen"), None, change="updated"))
+    with pytest.raises(StoreError, match=one.id):
+        do(store, lambda tx: tx.supersede(one, memory("stolen", BOB), None))
+    assert do(store, lambda tx: tx.forget(BOB, [one.id])) == 0
+    assert store.get(ALICE, one.id) == one
+
+
+# ── listing ────────────────────────────────────────────────────────────────────────────────────────────────────────
+def test_pages_go_newest_first_without_gaps_or_repeats(store: Store) -> None:
+    many = [memory(f"no {i}", at=START + timedelta(seconds=i // 3)) for i in range(20)]
+    put(store, *many)
+    seen: list[Memory] = []
+    cursor: str | None = None
+    for _ in range(10):
+        page = store.list(ALICE, Filters(), limit=7, cursor=cursor)
+        seen += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert seen == sorted(many, key=lambda one: (one.created_at, one.id), reverse=True)
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "W10", "WzEsMiwzXQ", "bnVsbA", "€"])
+def test_a_foreign_cursor_is_refused(store: Store, cursor: str) -> None:
+    with pytest.raises(RequestError) as raised:
+        store.list(ALICE, Filters(), limit=5, cursor=cursor)
+    assert raised.value.param == "cursor"
+
+
+@pytest.mark.parametrize("limit", [0, 501])
+def test_a_limit_out_of_range_is_refused(store: Store, limit: int) -> None:
+    with pytest.raises(RequestError):
+        store.list(ALICE, Filters(), limit=limit)
+
+
+FILTERED: list[tuple[Filters, set[str]]] = [
+    (Filters(), {"a", "b", "c"}),
+    (Filters(state=None), {"a", "b", "c", "d"}),
+    (Filters(state="pending"), {"d"}),
+    (Filters(memory_type="episodic"), {"b"}),
+    (Filters(kind="preference"), {"a"}),
+    (Filters(key="home"), {"c"}),
+    (Filters(session_id="s7"), {"b"}),
+    (Filters(scope="user"), {"c"}),
+    (Filters(language="zh"), {"b"}),
+    (Filters(tags=("x",)), {"a", "b"}),
+    (Filters(tags=("x", "y")), {"b"}),
+    (Filters(created_after=START + timedelta(seconds=1)), {"b", "c"}),
+    (Filters(created_before=START + timedelta(seconds=1)), {"a"}),
+    (Filters(created_after=START, created_before=START + timedelta(seconds=2)), {"a", "b"}),
+    (Filters(text="ÉTUDE"), {"c"}),
+    (Filters(text="100%"), {"a"}),
+]
+
+
+@pytest.fixture
+def filtered(store: Store) -> Store:
+    put(
+        store,
+        memory("tea 100% sure", kind="preference", tags=("x",)),
+        memory("tea 北京", memory_type="episodic", session_id="s7", language="zh", tags=("x", "y"), at=later(1)),
+        memory("tea étude", key="home", scope="user", at=later(2)),
+        memory("tea for later", state="pending", at=later(3)),
+    )
+    return store
+
+
+def later(seconds: float) -> Any:
+    return START + timedelta(seconds=seconds)
+
+
+NAMES = {"tea 100% sure": "a", "tea 北京": "b", "tea étude": "c", "tea for later": "d"}
+
+
+@pytest.mark.parametrize(("filters", "expected"), FILTERED)
+def test_filters_narrow_a_listing(filtered: Store, filters: Filters, expected: set[str]) -> None:
+    assert {NAMES[one.content] for one in filtered.list(ALICE, filters, limit=10).items} == expected
+
+
+@pytest.mark.parametrize(("filters", "expected"), FILTERED)
+def test_filters_narrow_a_search_to_active_records(filtered: Store, filters: Filters, expected: set[str]) -> None:
+    names = {NAMES[content] for content in found(filtered, ALICE, "tea", filters=filters)}
+    assert names == ({"a", "b", "c"} if filters.state == "pending" else expected - {"d"})
+
+
+def test_filters_narrow_before_the_limit_counts(filtered: Store) -> None:
+    assert found(filtered, ALICE, "tea", limit=1, filters=Filters(kind="preference")) == {"tea 100% sure"}
+
+
+# ── search ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+def test_words_are_found_in_both_languages(store: Store) -> None:
+    put(store, memory("我住在北京"), memory("ssh runs with --port=2222"))
+    assert found(store, ALICE, "北京") == {"我住在北京"}
+    assert found(store, ALICE, "which --port=2222") == {"ssh runs with --port=2222"}
+    assert found(store, ALICE, "上海 8080") == set()
+
+
+def test_every_candidate_carries_both_scores_it_has(store: Store) -> None:
+    put(store, memory("tea"), memory("coffee"), memory("tea without vector"), vectors=[unit(1), unit(2), None])
+    candidates = store.search(ALICE, unit(1), ["tea"], limit=3).candidates
+    by_text = {store.load(ALICE, [c.row])[c.row].content: c for c in candidates}
+    assert by_text["tea"].dense == pytest.approx(1.0, abs=1e-3)
+    assert by_text["tea"].lexical > 0
+    assert by_text["coffee"].dense == pytest.approx(float(unit(1) @ unit(2)), abs=1e-3)
+    assert by_text["coffee"].lexical == 0
+    assert by_text["tea without vector"].dense is None
+    assert by_text["tea without vector"].lexical > 0
+
+
+def test_the_legs_work_alone(store: Store) -> None:
+    put(store, memory("tea"), memory("coffee"), vectors=[unit(1), unit(2)])
+    assert [c.dense for c in store.search(ALICE, None, ["tea"], limit=5).candidates] == [None]
+    assert len(store.search(ALICE, unit(2), [], limit=5).candidates) == 2
+    assert store.search(ALICE, None, [], limit=5).candidates == []
+    assert store.search(ALICE, np.zeros(DIMENSION, np.float32), [], limit=5).candidates == []
+
+
+def test_vectors_of_another_model_are_left_to_the_words(reopen: Open) -> None:
+    put(reopen(), memory("tea"), vectors=[unit(1)])
+    store = reopen(fingerprint="model-2")
+    assert [c.dense for c in store.search(ALICE, unit(1), ["tea"], limit=5).candidates] == [None]
+    assert store.search(ALICE, unit(1), [], limit=5).candidates == []
+    one = store.list(ALICE, Filters(), limit=1).items[0]
+    do(store, lambda tx: tx.update(one, unit(1), change="embedded"))
+    assert store.search(ALICE, unit(1), [], limit=5).candidates[0].dense == pytest.approx(1.0, abs=1e-3)
+
+
+def test_scores_are_the_same_after_a_restart(reopen: Open) -> None:
+    store = reopen()
+    store.search(ALICE, unit(1), [], limit=1)
+    put(store, *(memory(f"tea {i} {'x ' * i}") for i in range(9)), vectors=[unit(i) for i in range(9)])
+    before = store.search(ALICE, unit(3), ["tea", "x"], limit=9).candidates
+    assert len(before) == 9
+    for was, now in zip(before, reopen().search(ALICE, unit(3), ["tea", "x"], limit=9).candidates, strict=True):
+        assert (now.row, now.lexical) == (was.row, was.lexical)
+        assert now.dense == pytest.approx(was.dense, abs=1e-6)
+
+
+def test_other_tenants_words_do_not_weigh_on_a_score(store: Store) -> None:
+    put(store, memory("rare tea"), memory("plain coffee"))
+    before = store.search(ALICE, None, query_terms("rare"), limit=5).candidates[0].lexical
+    put(store, *(memory("rare rare rare", BOB) for _ in range(30)))
+    assert store.search(ALICE, None, query_terms("rare"), limit=5).candidates[0].lexical == before
+
+
+@pytest.mark.parametrize("state", ["pending", "superseded", "archived"])
+def test_only_active_records_are_found_and_a_restored_one_again(store: Store, state: Any) -> None:
+    one = memory("tea", key="k", memory_type="episodic")
+    put(store, memory("older"), one, memory("newer"), vectors=[unit(5), unit(1), unit(6)])
+    away = replace(one, state=state)
+    do(store, lambda tx: tx.update(away, None, change="archived"))
+    assert "tea" not in found(store, ALICE, "tea", 1)
+    assert store.by_key(ALICE, "k") == ()
+    assert store.recent(ALICE, "episodic", 3) == ()
+    do(store, lambda tx: tx.update(one, None, change="restored"))
+    assert found(store, ALICE, "tea") == {"tea"}
+    best = store.search(ALICE, unit(1), [], limit=1).candidates[0]
+    assert store.load(ALICE, [best.row])[best.row].content == "tea"
+    assert best.dense == pytest.approx(1.0, abs=1e-3)
+
+
+def test_expired_records_are_not_recalled(store: Store, clock: Clock) -> None:
+    put(store, memory("tea", key="k", memory_type="episodic", expires_at=later(60)), vectors=[unit(1)])
+    assert found(store, ALICE, "tea", 1) == {"tea"}
+    clock.forward(seconds=60)
+    assert found(store, ALICE, "tea", 1) == set()
+    assert store.by_key(ALICE, "k") == ()
+    assert store.recent(ALICE, "episodic", 1) == ()
+    assert len(store.list(ALICE, Filters(), limit=5).items) == 1
+
+
+def test_a_changed_text_is_found_by_its_new_words_only(store: Store) -> None:
+    one = memory("tea in the morning")
+    put(store, one, vectors=[unit(1)])
+    do(store, lambda tx: tx.update(replace(one, content="coffee at night", version=2), unit(2), change="updated"))
+    assert found(store, ALICE, "tea morning") == set()
+    assert found(store, ALICE, "coffee") == {"coffee at night"}
+    assert store.search(ALICE, unit(2), [], limit=1).candidates[0].dense == pytest.approx(1.0, abs=1e-3)
+
+
+def test_a_record_that_changes_its_readers_is_found_by_the_new_ones_only(store: Store) -> None:
+    one = memory("tea", scope="shared")
+    put(store, one, vectors=[unit(1)])
+    assert found(store, BOB, "tea", 1) == {"tea"}
+    do(store, lambda tx: tx.update(replace(one, scope="user"), None, change="updated"))
+    assert found(store, BOB, "tea", 1) == set()
+    assert found(store, ALICES_CODER, "tea", 1) == {"tea"}
+
+
+def test_the_newest_by_validity_come_first(store: Store) -> None:
+    put(
+        store,
+        *(
+            memory(f"{i}", memory_type="episodic", valid_from=later(i), scope=s)
+            for i, s in enumerate(["agent", "user", "shared", "agent"])
+        ),
+    )
+    assert contents(store.recent(ALICE, "episodic", 3)) == ["3", "2", "1"]
+    assert contents(store.recent(BOB, "episodic", 3)) == ["2"]
+
+
+def test_from_message_gives_active_and_pending_records(store: Store) -> None:
+    kept = [memory("a", message="m"), memory("b", message="m", state="pending")]
+    put(store, *kept, memory("c", message="m", state="archived"), memory("d", message="n"))
+    assert [*store.from_message(ALICE, "m")] == kept
+
+
+# ── versions ───────────────────────────────────────────────────────────────────────────────────────────────────────
+def test_every_state_stays_in_the_history(store: Store) -> None:
+    first = memory("one")
+    second = replace(first, content="two", version=2, updated_at=later(5))
+    put(store, first)
+    do(store, lambda tx: tx.update(second, None, change="updated", expected_version=1))
+    history = store.history(ALICE, first.id)
+    assert [(v.memory, v.change, v.at) for v in history] == [
+        (first, "created", START),
+        (second, "updated", later(5)),
+    ]
+    assert store.history(ALICE, "unknown") == []
+
+
+def test_a_stale_version_is_refused(store: Store) -> None:
+    one = memory()
+    put(store, one)
+    do(store, lambda tx: tx.update(replace(one, version=2), None, change="updated", expected_version=1))
+    with pytest.raises(VersionConflict, match="version 2, not 1"):
+        do(store, lambda tx: tx.update(replace(one, version=2), None, change="updated", expected_version=1))
+
+
+def test_superseding_links_both_ways_and_tells_one_story(store: Store) -> None:
+    old, new = memory("lives in Shanghai", key="home"), memory("lives in Beijing", key="home", at=later(9))
+    put(store, old, vectors=[unit(1)])
+    do(store, lambda tx: tx.supersede(old, new, unit(2)))
+    now_old, now_new = store.get(ALICE, old.id), store.get(ALICE, new.id)
+    assert now_old is not None
+    assert now_new is not None
+    assert (now_old.state, now_old.superseded_by, now_new.supersedes) == ("superseded", new.id, old.id)
+    assert [(v.memory.content, v.change) for v in store.history(ALICE, new.id)] == [
+        ("lives in Shanghai", "created"),
+        ("lives in Shanghai", "superseded"),
+        ("lives in Beijing", "created"),
+    ]
+    assert found(store, ALICE, "lives Shanghai Beijing", 1) == {"lives in Beijing"}
+    assert contents(store.by_key(ALICE, "home")) == ["lives in Beijing"]
+    with pytest.raises(VersionConflict):
+        do(store, lambda tx: tx.supersede(old, memory("lives in Wuhan"), None))
+
+
+def test_use_strengthens_up_to_two(store: Store) -> None:
+    one, other = memory("a"), memory("b", strength=1.95)
+    put(store, one, other)
+    do(store, lambda tx: tx.touch([one.id, other.id, "unknown"], later(3)))
+    used, capped = store.get(ALICE, one.id), store.get(ALICE, other.id)
+    assert used == replace(one, access_count=1, strength=1.1, last_accessed_at=later(3))
+    assert capped is not None
+    assert capped.strength == 2.0
+
+
+def test_the_generation_moves_for_those_who_may_read_the_change(store: Store) -> None:
+    one = memory()
+    scopes = (ALICE, ALICES_CODER, BOB)
+    before = [store.generation(scope) for scope in scopes]
+    put(store, one)
+    after = [store.generation(scope) for scope in scopes]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [False, True, True]
+    do(store, lambda tx: tx.update(replace(one, scope="shared"), None, change="updated"))
+    assert all(a != store.generation(scope) for a, scope in zip(after, scopes, strict=True))
+
+
+def test_the_generation_of_another_run_differs(reopen: Open) -> None:
+    before = reopen().generation(ALICE)
+    assert reopen().generation(ALICE) != before
+
+
+def test_stats_count_what_the_scope_reads(store: Store) -> None:
+    put(store, memory(kind="preference"), memory(state="pending"), memory(memory_type="episodic", scope="user"))
+    put(store, memory(owner=BOB))
+    store.search(ALICE, None, ["tea"], limit=1)
+    assert store.stats(ALICE) == {
+        "by_memory_type": {"semantic": 2, "episodic": 1},
+        "by_kind": {"preference": 1, "fact": 2},
+        "by_state": {"active": 2, "pending": 1},
+        "total": 3,
+        "exact_searches": 1,
+        "index_searches": 0,
+    }
+
+
+# ── forgetting ─────────────────────────────────────────────────────────────────────────────────────────────────────
+def test_forgetting_reaches_what_hangs_on_a_record_and_nothing_else(store: Store) -> None:
+    old = memory("lives in Shanghai", scope="user", message="m0")
+    new = memory("lives in Beijing", scope="user", message="m1")
+    gone = [
+        memory("I live in Shanghai now", kind="turn", message="m0"),
+        memory("No, I live in Beijing", kind="turn", message="m1"),
+        memory("works in Beijing", ALICES_CODER, message="m1", state="pending"),
+        memory("a move from Shanghai", kind="summary", parent_id=new.id, message="m2"),
+    ]
+    kept = [
+        memory("Beijing is big", message="m2"),
+        memory("the next tool call", kind="tool_result", parent_id=new.id),
+        memory("No, I live in Beijing", BOB, message="m1"),
+        memory("No, I live in Beijing", ALICE_ELSEWHERE, message="m1"),
+    ]
+    put(store, old, *gone, *kept)
+    do(store, lambda tx: tx.supersede(old, new, unit(1)))
+    assert do(store, lambda tx: tx.forget(ALICE, [new.id, "unknown"])) == 5
+    owners = {"alice": ALICE, "bob": BOB}
+    for one in (old, new, *gone):
+        scope = ALICES_CODER if one.agent_id == "coder" else ALICE
+        assert store.get(scope, one.id) is None
+        assert store.history(scope, one.id) == []
+    for one in kept:
+        scope = ALICE_ELSEWHERE if one.tenant == "globex" else owners[one.user_id]
+        assert store.get(scope, one.id) == one
+    assert found(store, ALICE, "lives Shanghai move", 1) == set()
+
+
+def test_forgetting_a_superseded_record_keeps_what_replaced_it(store: Store) -> None:
+    old, new = memory("Shanghai"), memory("Beijing")
+    put(store, old)
+    do(store, lambda tx: tx.supersede(old, new, None))
+    assert do(store, lambda tx: tx.forget(ALICE, [old.id])) == 0
+    stored = store.get(ALICE, new.id)
+    assert stored is not None
+    assert stored.supersedes is None
+    assert [v.memory.content for v in store.history(ALICE, new.id)] == ["Beijing"]
+
+
+def test_forgotten_things_do_not_come_back_by_themselves(reopen: Open) -> None:
+    store = reopen()
+    one = memory("The user prefers tea.", message="m1")
+    put(store, one)
+    do(store, lambda tx: tx.forget(ALICE, [one.id]))
+    store = reopen()
+    for again in (
+        memory("the user   prefers TEA", message="m2"),
+        memory("something else", message="m1"),
+        memory("the user prefers tea", ALICES_CODER),
+    ):
+        with pytest.raises(StoreError, match="forgotten"):
+            put(store, again)
+    put(store, memory("The user prefers tea.", BOB, message="m1"))
+    assert store.is_forgotten(ALICE, "m1")
+    assert store.is_forgotten(ALICES_CODER, "m1")
+    assert not store.is_forgotten(BOB, "m1")
+    assert not store.is_forgotten(ALICE, "m2")
+
+
+def test_former_texts_are_forgotten_too(store: Store) -> None:
+    one = memory("the door code is 4711")
+    put(store, one)
+    do(store, lambda tx: tx.update(replace(one, content="the door code is 0815", version=2), None, change="updated"))
+    do(store, lambda tx: tx.forget(ALICE, [one.id]))
+    with pytest.raises(StoreError, match="forgotten"):
+        put(store, memory("the door code is 4711"))
+
+
+def test_an_explicit_write_brings_a_forgotten_thing_back(store: Store) -> None:
+    one = memory("tea", message="m1")
+    put(store, one)
+    do(store, lambda tx: tx.forget(ALICE, [one.id]))
+    put(store, memory("tea", role="api"))
+    put(store, memory("tea"))
+    assert store.is_forgotten(ALICE, "m1")
+
+
+def test_forgetting_drops_unfinished_turns_with_the_message(store: Store) -> None:
+    secret, other = said("my code is 4711"), said("hello there")
+    one = memory("code 4711", message=secret.hash)
+    put(store, one)
+    for opened in (turn(secret), turn(said("more"), backfill=(secret,)), turn(other)):
+        store.journal_open(opened, account(opened)).result(10)
+        store.journal_answer(opened.id, Answer("fine"), []).result(10)
+    do(store, lambda tx: tx.forget(ALICE, [one.id]))
+    assert [t.new[0].text for t in store.journal_waiting()] == ["hello there"]
+
+
+def test_a_late_write_of_a_forgotten_turn_is_refused(store: Store) -> None:
+    opened = turn(said("my code is 4711"))
+    store.journal_open(opened, account(opened)).result(10)
+    first = memory("code 4711", message=opened.new[0].hash)
+    put(store, first)
+    do(store, lambda tx: tx.forget(ALICE, [first.id]))
+    store.journal_answer(opened.id, Answer("fine"), [(ALICE, "link")]).result(10)
+    with pytest.raises(StoreError, match="forgotten"):
+        put(store, memory("4711", message=opened.new[0].hash))
+    assert [*store.journal_waiting()] == []
+    assert store.session_of(ALICE, "link") == "s1"
+
+
+# ── conversations ──────────────────────────────────────────────────────────────────────────────────────────────────
+def test_seen_chains_hold_within_their_scope_and_contents_within_their_owner(store: Store, clock: Clock) -> None:
+    messages = [said("hi"), said("there")]
+    do(store, lambda tx: tx.mark_seen("scope-1", ALICE.owner, messages))
+    chains, hashes = [m.chain for m in messages], [m.hash for m in messages]
+    assert store.seen("scope-1", [*chains, "other"]) == set(chains)
+    assert store.seen("scope-2", chains) == set()
+    assert store.seen_content(ALICE.owner, [*hashes, "other"]) == set(hashes)
+    assert store.seen_content(BOB.owner, hashes) == set()
+    moment = clock.forward(seconds=5)
+    assert store.seen("scope-1", chains, since=moment) == set()
+    do(store, lambda tx: tx.mark_seen("scope-1", ALICE.owner, messages[:1]))
+    assert store.seen("scope-1", chains, since=moment) == {chains[0]}
+    assert store.seen("scope-1", []) == set()
+
+
+def test_seen_content_includes_what_was_forgotten_by_any_agent_of_the_user(store: Store) -> None:
+    one = memory("tea", message="m1")
+    put(store, one, memory("of the coder", ALICES_CODER))
+    do(store, lambda tx: tx.forget(ALICE, [one.id]))
+    assert store.seen_content(ALICE.owner, ["m1", "m2"]) == {"m1"}
+    assert store.seen_content(ALICES_CODER.owner, ["m1"]) == {"m1"}
+    assert store.seen_content(BOB.owner, ["m1"]) == set()
+
+
+def test_a_link_leads_to_the_session_whose_newest_point_it_is(store: Store) -> None:
+    def link(session: str, name: str, seconds: float, *, head: bool) -> None:
+        do(store, lambda tx: tx.link_session(ALICE.in_session(session), name, later(seconds), head=head))
+
+    link("s1", "hi", 0, head=True)
+    assert store.session_of(ALICE, "hi") == "s1"
+    link("s1", "more", 1, head=True)
+    link("s2", "hi", 2, head=True)
+    assert store.session_of(ALICE, "hi") == "s2"
+    link("s2", "on", 3, head=True)
+    link("s3", "hi", 4, head=False)
+    assert store.session_of(ALICE, "hi") == "s3"
+    link("s1", "hi", 5, head=True)
+    link("s3", "hi", 6, head=False)
+    assert store.session_of(ALICE, "hi") == "s1"
+    assert store.session_of(BOB, "hi") is None
+    assert store.session_of(ALICES_CODER, "hi") is None
+    assert store.session_of(ALICE, "unknown") is None
+
+
+def test_a_link_without_a_session_is_refused(store: Store) -> None:
+    with pytest.raises(StoreError, match="session"):
+        do(store, lambda tx: tx.link_session(BOB, "x", START, head=True))
+
+
+def test_a_session_ends_once_known_and_opens_again_when_it_goes_on(store: Store) -> None:
+    assert not do(store, lambda tx: tx.end_session(ALICE, later(1)))
+    assert store.session(ALICE) is None
+    do(store, lambda tx: tx.link_session(ALICE, "x", START, head=True))
+    assert do(store, lambda tx: tx.end_session(ALICE, later(2)))
+    ended = store.session(ALICE)
+    assert ended is not None
+    assert (ended.session_id, ended.started_at, ended.ended_at, ended.turns) == ("s1", START, later(2), 0)
+    do(store, lambda tx: tx.link_session(ALICE, "y", later(3), head=True))
+    going_on = store.session(ALICE)
+    assert going_on is not None
+    assert (going_on.ended_at, going_on.last_at) == (None, later(3))
+    assert not do(store, lambda tx: tx.end_session(BOB, later(4)))
+
+
+# ── journal and ledger ─────────────────────────────────────────────────────────────────────────────────────────────
+WHOLE = turn(
+    said("what is it?"),
+    replace(said("42", role="tool"), tool_call_id="c1", name="ask"),
+    backfill=(said("earlier"),),
+    context=replace(said("let me ask", role="assistant"), tool_calls=(ToolCall("c1", "ask", '{"q": 1}'),)),
+    injected=("id-1", "id-2"),
+    model="gpt-x",
+    user_text="what is it?",
+)
+ANSWER = Answer("It is 42.", (ToolCall("c2", "save", "{}"),), "stop", usage={"total_tokens": 3})
+
+
+def test_a_turn_comes_back_whole_once_answered(store: Store) -> None:
+    assert store.journal_open(WHOLE, account(WHOLE)).result(10) == WHOLE
+    assert [*store.journal_waiting()] == []
+    store.journal_answer(WHOLE.id, ANSWER, [(ALICE, "link-1"), (ALICE, "link-2")]).result(10)
+    assert [*store.journal_waiting()] == [replace(WHOLE, status="answered", answer=ANSWER)]
+    assert store.session_of(ALICE, "link-1") == store.session_of(ALICE, "link-2") == "s1"
+
+
+def test_answers_count_the_sessions_turns(store: Store, clock: Clock) -> None:
+    for i in range(3):
+        opened = turn(said(f"no {i}"), at=clock.forward(seconds=1))
+        store.journal_open(opened, account(opened)).result(10)
+        clock.forward(seconds=1)
+        store.journal_answer(opened.id, ANSWER, [(ALICE, f"link {i}")]).result(10)
+    store.journal_answer(opened.id, ANSWER, [(ALICE, "link 2")]).result(10)
+    info = store.session(ALICE)
+    assert info is not None
+    assert (info.turns, info.started_at, info.last_at) == (3, later(1), later(6))
+
+
+def test_a_turn_open_when_the_process_died_is_given_out_as_aborted(reopen: Open) -> None:
+    store = reopen()
+    answered = turn(said("second"))
+    for opened in (WHOLE, answered):
+        store.journal_open(opened, account(opened)).result(10)
+    store.journal_answer(answered.id, ANSWER, []).result(10)
+    waiting = [*reopen().journal_waiting()]
+    assert waiting == [
+        replace(WHOLE, answer=Answer(status="aborted")),
+        replace(answered, status="answered", answer=ANSWER),
+    ]
+
+
+def test_a_done_turn_waits_no_longer_and_its_outcomes_are_in_the_ledger(store: Store) -> None:
+    store.journal_open(WHOLE, account(WHOLE)).result(10)
+    store.journal_answer(WHOLE.id, ANSWER, []).result(10)
+    outcomes = [Outcome("rule", "created", "id-1", "new"), Outcome("rule-2", "dropped", None, "why")]
+    do(store, lambda tx: tx.journal_done(WHOLE.id, "done", outcomes))
+    assert [*store.journal_waiting()] == []
+    entry = store.ledger(ALICE, WHOLE.id)
+    assert entry is not None
+    assert (entry.written_status, entry.outcomes) == ("done", tuple(outcomes))
+
+
+def test_closing_a_turn_is_undone_with_its_transaction(store: Store) -> None:
+    def work(tx: Transaction) -> None:
+        tx.journal_done(WHOLE.id, "done", [])
+        raise LookupError
+
+    store.journal_open(WHOLE, account(WHOLE)).result(10)
+    store.journal_answer(WHOLE.id, ANSWER, []).result(10)
+    with pytest.raises(LookupError):
+        do(store, work)
+    assert len([*store.journal_waiting()]) == 1
+
+
+def test_a_failed_turn_says_so_in_the_ledger(store: Store) -> None:
+    store.journal_open(WHOLE, account(WHOLE)).result(10)
+    do(store, lambda tx: tx.journal_done(WHOLE.id, "failed", [Outcome("rule", "failed", None, "disk full")]))
+    entry = store.ledger(ALICE, WHOLE.id)
+    assert entry is not None
+    assert entry.written_status == "failed"
+    assert entry.outcomes[0].reason == "disk full"
+
+
+def again(first: JournalTurn, **fields: Any) -> JournalTurn:
+    """The same turn under a new request id, as a retry or a regeneration sends it."""
+    return replace(first, id=first.id + "-again", **fields)
+
+
+def test_a_retry_joins_the_turn_that_is_open(store: Store) -> None:
+    store.journal_open(WHOLE, account(WHOLE)).result(10)
+    retry = again(WHOLE)
+    assert store.journal_open(retry, account(retry)).result(10) == WHOLE
+    store.journal_answer(WHOLE.id, ANSWER, []).result(10)
+    assert len([*store.journal_waiting()]) == 1
+    do(store, lambda tx: tx.journal_done(WHOLE.id, "done", []))
+    for request in (WHOLE, retry):
+        entry = store.ledger(ALICE, request.id)
+        assert entry is not None
+        assert entry.written_status == "done"
+
+
+def test_the_same_chain_in_another_scope_is_another_turn(store: Store) -> None:
+    other = again(WHOLE, seen_scope="elsewhere")
+    store.journal_open(WHOLE, account(WHOLE)).result(10)
+    assert store.journal_open(other, account(other)).result(10) == other
+
+
+@pytest.mark.parametrize("worked_on", [False, True])
+def test_a_regenerated_answer_names_the_one_it_replaces(reopen: Open, worked_on: bool) -> None:
+    store = reopen()
+    store.journal_open(WHOLE, account(WHOLE)).result(10)
+    store.journal_answer(WHOLE.id, ANSWER, []).result(10)
+    if worked_on:
+        do(store, lambda tx: tx.journal_done(WHOLE.id, "done", []))
+    other = again(WHOLE)
+    expected = replace(WHOLE, replaces=answer_hash(ANSWER))
+    assert store.journal_open(other, account(other)).result(10) == expected
+    better = replace(ANSWER, text="It is 43.")
+    store.journal_answer(WHOLE.id, better, []).result(10)
+    assert [*reopen().journal_waiting()] == [replace(expected, status="answered", answer=better)]
+
+
+def test_a_void_turn_is_gone_and_its_ledger_entry_says_why(store: Store) -> None:
+    store.journal_open(WHOLE, account(WHOLE)).result(10)
+    store.journal_void(WHOLE.id, "the provider answered 429").result(10)
+    entry = store.ledger(ALICE, WHOLE.id)
+    assert entry is not None
+    assert entry.written_status == "failed"
+    assert entry.outcomes[0].reason == "the provider answered 429"
+    retry = again(WHOLE)
+    assert store.journal_open(retry, account(retry)).result(10).id == retry.id
+
+
+def test_a_failed_regeneration_keeps_the_answer_there_was(store: Store) -> None:
+    store.journal_open(WHOLE, account(WHOLE)).result(10)
+    store.journal_answer(WHOLE.id, ANSWER, []).result(10)
+    do(store, lambda tx: tx.journal_done(WHOLE.id, "done", []))
+    other = again(WHOLE)
+    store.journal_open(other, account(other)).result(10)
+    store.journal_void(WHOLE.id, "429").result(10)
+    third = replace(WHOLE, id="third")
+    assert store.journal_open(third, account(third)).result(10).replaces == answer_hash(ANSWER)
+
+
+def test_a_turn_that_two_calls_share_outlives_the_failure_of_one(store: Store) -> None:
+    store.journal_open(WHOLE, account(WHOLE)).result(10)
+    other = again(WHOLE)
+    store.journal_open(other, account(other)).result(10)
+    store.journal_void(WHOLE.id, "429").result(10)
+    store.journal_answer(WHOLE.id, ANSWER, []).result(10)
+    assert [t.answer for t in store.journal_waiting()] == [ANSWER]
+
+
+def test_the_ledger_is_for_its_user_only(store: Store) -> None:
+    entry = Ledger(
+        "r1",
+        ALICE,
+        START,
+        "skipped:no-identity",
+        recalled=({"id": "m", "score": 0.5},),
+        injected={"placement": "system", "tokens": 3},
+        written_status="done",
+    )
+    store.ledger_put(entry).result(10)
+    assert store.ledger(ALICE, "r1") == entry
+    assert store.ledger(ALICES_CODER, "r1") == entry
+    assert store.ledger(BOB, "r1") is None
+    assert store.ledger(ALICE_ELSEWHERE, "r1") is None
+    assert store.ledger(ALICE, "r2") is None
+
+
+def test_the_ledger_keeps_thirty_days(reopen: Open, clock: Clock) -> None:
+    store = reopen()
+    old, fresh = turn(said("old")), turn(said("fresh"), at=START + timedelta(days=20))
+    for opened in (old, fresh):
+        store.journal_open(opened, account(opened)).result(10)
+    clock.forward(days=31)
+    store = reopen()
+    assert store.ledger(ALICE, old.id) is None
+    assert store.ledger(ALICE, fresh.id) is not None
+    assert len([*store.journal_waiting()]) == 2
+
+
+def test_a_closed_store_refuses_with_a_reason(store: Store) -> None:
+    store.close()
+    with pytest.raises(StoreError, match="closed"):
+        store.get(ALICE, "x")
+    with pytest.raises(StoreError, match="closed"):
+        store.transact(lambda tx: None).result(10)
+    store.close()
