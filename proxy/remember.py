@@ -24,7 +24,7 @@ from proxy.policy.match import evaluate
 from proxy.policy.rules import PolicySet
 from proxy.scope import Scope
 from proxy.store.lexical import query_terms
-from proxy.types import Draft, Event, Memory, Message, Outcome, Slot, SlotWrite, Source, Vector, iso
+from proxy.types import Answer, Draft, Event, Memory, Message, Outcome, Slot, SlotWrite, Source, Vector, iso
 
 log = structlog.get_logger(__name__)
 _BACKFILL_CONFIDENCE = 0.3
@@ -106,7 +106,7 @@ class Remember:
         with self._lock(turn.scope):
             drafts, slots = self._drafts(turn, policies, fresh=not self._seen(turn))
             # Slots first: writing them again after a failed transaction does no harm, and the ledger has them.
-            filled = self._fill_slots(turn.scope, slots)
+            filled = [*_of_answer(turn.answer), *self._fill_slots(turn.scope, slots)]
             written = self._write(turn, drafts, filled)
         self._append_steps(turn, written)
         outcomes = [*filled, *(one.outcome for one in written)]
@@ -114,7 +114,15 @@ class Remember:
             self._metrics.written(outcome.action)
         return tuple(outcomes)
 
-    def put(self, scope: Scope, draft: Draft, source: Source, *, valid_from: datetime | None = None) -> Written:
+    def put(
+        self,
+        scope: Scope,
+        draft: Draft,
+        source: Source,
+        *,
+        valid_from: datetime | None = None,
+        expires_at: datetime | None = None,
+    ) -> Written:
         """Write one memory on purpose (API, tools): the same guard, conflict step and read-back as everything else.
 
         Args:
@@ -122,6 +130,7 @@ class Remember:
             draft: The memory; `rule_id` names the door it came through.
             source: Where it came from.
             valid_from: Since when it holds; now by default.
+            expires_at: Until when, to the instant; the draft's `ttl_s` counts when it is None.
 
         Returns:
             The record and its outcome.
@@ -132,6 +141,8 @@ class Remember:
         now = self._clock()
         with self._lock(scope):
             plan = self._plan(scope, draft, source, valid_from or now, said=draft.content, earlier=[])
+            if expires_at is not None:
+                plan = replace(plan, memory=replace(plan.memory, expires_at=expires_at))
             self._store.transact(lambda tx: self._apply(tx, [plan])).result()
             written = self._read_back(scope, draft.rule_id, plan)
         self._metrics.written(written.outcome.action)
@@ -154,9 +165,13 @@ class Remember:
             StoreError: Nothing was written.
         """
         safe = self._safe(memory.content)
+        former = self._store.get(scope, memory.id)
+        # Another text is a new thing to approve, whatever was approved before.
+        rewritten = former is None or former.content != safe
         following = replace(
             memory,
             content=safe,
+            state="pending" if rewritten and self._quarantined(safe) else memory.state,
             language=detect(safe),
             token_estimate=self._count(safe),
             version=memory.version + 1,
@@ -299,11 +314,10 @@ class Remember:
     def _plan(
         self, scope: Scope, draft: Draft, source: Source, valid_from: datetime, *, said: str, earlier: Sequence[_Plan]
     ) -> _Plan:
-        settings = self._policies().guard
         safe = self._safe(draft.content)
         tool = source.role == "tool"
-        confidence = min(draft.confidence, settings.tool_confidence) if tool else draft.confidence
-        quarantined = settings.instructions == "quarantine" and guard.addresses_model(safe)
+        confidence = min(draft.confidence, self._policies().guard.tool_confidence) if tool else draft.confidence
+        quarantined = self._quarantined(safe)
         now = self._clock()
         memory = Memory(
             id=str(uuid_utils.uuid7()),
@@ -413,6 +427,9 @@ class Remember:
     def _safe(self, text: str) -> str:
         return guard.guard(text, self._policies().guard_options).text
 
+    def _quarantined(self, text: str) -> bool:
+        return self._policies().guard.instructions == "quarantine" and guard.addresses_model(text)
+
     def _safe_value(self, value: object) -> object:
         if isinstance(value, str):
             return self._safe(value)
@@ -431,6 +448,17 @@ class Remember:
 
     def _lock(self, scope: Scope) -> threading.Lock:
         return self._locks[hash((scope.tenant, scope.user_id)) % _LOCKS]
+
+
+def _of_answer(answer: Answer | None) -> list[Outcome]:
+    """The ledger says when an answer was not whole: nothing is then remembered of it."""
+    reasons = {
+        "aborted": "the answer was cut short: the client went away, or the provider broke off",
+        "failed": "the provider reported an error in its answer",
+    }
+    if answer is None or answer.status not in reasons:
+        return []
+    return [Outcome("", answer.status, None, reasons[answer.status])]
 
 
 def _outcome(plan: _Plan) -> Outcome:

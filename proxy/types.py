@@ -248,7 +248,8 @@ class Outcome:
 
     Args:
         rule_id: Trigger id, or ``api``.
-        action: ``created``, ``merged``, ``superseded``, ``versioned``, ``pending``, ``slot``, ``dropped``, ``failed``.
+        action: ``created``, ``merged``, ``superseded``, ``versioned``, ``pending``, ``slot``, ``dropped``, ``failed``;
+            ``aborted`` for an answer that was cut short.
         memory_id: The record concerned; the slot's name for ``slot``; None when nothing was stored.
         reason: Why, in a few words.
     """

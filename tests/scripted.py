@@ -143,7 +143,8 @@ class ScriptedUpstream:
             tuple((name.decode(), value.decode()) for name, value in request.raw_headers),
             await request.read(),
         )
-        key = request.headers.get("Authorization", "").removeprefix("Bearer ") or request.headers.get("x-api-key", "")
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        key = bearer or request.headers.get("x-api-key") or request.headers.get("x-goog-api-key", "")
         lane = self.lanes.get(key)
         if lane is None:
             self.stray[key].append(received)

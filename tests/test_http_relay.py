@@ -291,7 +291,7 @@ value = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20)
 NAMED_BY_HTTP = {"connection", "keep-alive", "te", "trailer", "upgrade", "transfer-encoding", "proxy-connection"}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     status=st.sampled_from([200, 201, 400, 404, 418, 429, 500, 502, 599]),
     pieces=st.lists(st.binary(min_size=1, max_size=5_000), max_size=5),

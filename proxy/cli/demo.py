@@ -14,8 +14,10 @@ from typing import Any
 
 import aiohttp
 from rich.console import Console
+from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from proxy.app import serving
 from proxy.config import Override, default_path, load
@@ -122,7 +124,8 @@ async def _turn(
     said = answer.get("error", {}).get("message", "") if failed else answer["choices"][0]["message"]["content"]
     counts = f"{memory['Injected']} injected, {memory['Tokens']} tokens"
     title = f"session {session}, memory {mode}: {memory['Status']}, {counts}"
-    console.print(Panel(f"[bold cyan]user[/]  {text}\n[bold green]model[/] {said}", title=title, title_align="left"))
+    shown = Text.assemble(("user  ", "bold cyan"), text, ("\nmodel ", "bold green"), str(said))
+    console.print(Panel(shown, title=title, title_align="left"))
     if mode == "on" and not failed:
         console.print(_table(await _account(client, user, request_id)))
 
@@ -155,9 +158,9 @@ def _table(ledger: Mapping[str, Any]) -> Table:
     injected = set(ledger["injected"].get("items", ()))
     for hit in ledger["recalled"]:
         where = "injected" if hit["id"] in injected else f"left out: {hit['left_out']}"
-        table.add_row("recalled", str(hit["content"]), f"score {hit['score']:.2f}, {where}")
+        table.add_row("recalled", escape(str(hit["content"])), f"score {hit['score']:.2f}, {where}")
     for outcome in ledger["written"]["outcomes"]:
-        table.add_row("written", str(outcome["content"]), f"{outcome['action']} by {outcome['rule_id']}")
+        table.add_row("written", escape(str(outcome["content"])), f"{outcome['action']} by {outcome['rule_id']}")
     if not table.rows:
         table.add_row("", "(nothing recalled, nothing written)", "")
     return table

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from proxy.config import default_path, load
@@ -87,5 +88,5 @@ def _print(rules: list[dict[str, Any]], *, every: bool) -> None:
             seen = [f"{'✓' if one['holds'] else '✗'} {one['condition']}: {one['value']}" for one in rule["conditions"]]
             made = [draft["content"] for draft in rule["drafts"]]
             made += [f"{slot['slot']} = {slot['value']}" for slot in rule["slots"]]
-            table.add_row(rule["rule_id"], rule["outcome"], "\n".join(seen), "\n".join(made))
+            table.add_row(rule["rule_id"], rule["outcome"], escape("\n".join(seen)), escape("\n".join(made)))
     console.print(table if table.rows else "no rule matches; --all shows what each asked for")

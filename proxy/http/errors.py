@@ -56,6 +56,8 @@ async def errors_in_openai_shape(request: web.Request, handler: Handler) -> web.
         raise
     except Exception as error:
         log.exception("request_failed", error_type=type(error).__name__)
+        if request.writer.output_size > 0:
+            raise  # an answer has begun: another one would be written into it
         message = "Sidemirror failed to handle this request; its log says more"
         return error_response(RequestError(message, status=500, code="internal_error", type_="api_error"))
 

@@ -13,7 +13,7 @@ import aiohttp
 import structlog
 from aiohttp import web
 
-from proxy.errors import RequestError
+from proxy.errors import RequestError, SidemirrorError
 from proxy.http.errors import error_response, not_supported_yet
 from proxy.http.gate import Gate
 from proxy.upstream import Upstream, UpstreamUnreachable, answered
@@ -170,7 +170,7 @@ def with_query(path: str, request: web.Request) -> str:
     return f"{path}?{query}" if query else path
 
 
-def unreachable(error: UpstreamUnreachable) -> RequestError:
+def unreachable(error: SidemirrorError) -> RequestError:
     """The provider cannot be reached: 502."""
     return RequestError(str(error), status=502, code="upstream_unreachable", type_="api_error")
 

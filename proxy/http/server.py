@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aiohttp import web
+from aiohttp.http import SERVER_SOFTWARE
 
 from proxy.http.errors import errors_in_openai_shape
 
@@ -23,7 +24,14 @@ def application(routes: Iterable[web.RouteDef], *, max_body_bytes: int) -> web.A
     """
     app = web.Application(middlewares=[errors_in_openai_shape], client_max_size=max_body_bytes)
     app.add_routes(routes)
+    app.on_response_prepare.append(_leave_unsigned)
     return app
+
+
+async def _leave_unsigned(request: web.Request, response: web.StreamResponse) -> None:
+    """The server's own name goes nowhere, least of all into a provider's relayed answer."""
+    if response.headers.get("Server") == SERVER_SOFTWARE:
+        del response.headers["Server"]
 
 
 def runner(app: web.Application, *, shutdown_timeout_s: float) -> web.AppRunner:
