@@ -43,11 +43,17 @@ Open = Callable[..., Store]
 def open_sqlite(
     directory: Path, clock: Clock, fingerprint: str = "model-1", kind: type[SqliteStore] = SqliteStore, **more: Any
 ) -> Store:
-    keys = {"fingerprint": fingerprint, "dimension": DIMENSION, "answer_hash": answer_hash, "clock": clock}
-    return kind(directory / "store.db", **keys, **more)
+    return kind(
+        directory / "store.db",
+        fingerprint=fingerprint,
+        dimension=DIMENSION,
+        answer_hash=answer_hash,
+        clock=clock,
+        **more,
+    )
 
 
-STORES = {
+STORES: dict[str, Open] = {
     "sqlite": open_sqlite,
     "sqlite with a fresh index": partial(open_sqlite, kind=IndexedStore, exact_below=0),
     "sqlite with an old index": partial(open_sqlite, kind=OldIndexStore, exact_below=0),

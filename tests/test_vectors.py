@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import StoreError
+from proxy.store.contents import Contents
+from proxy.store.index_file import IndexFiles
 from proxy.store.partition import NEVER, Entry, Partition, Snapshot, Stored, pack
 from proxy.store.search import find
-from proxy.store.vectors import VectorIndex
+from proxy.store.vectors import Limits, VectorIndex
 from tests.store_samples import DIMENSION, unit
 
 
@@ -28,6 +31,7 @@ def stored(*entries: Entry) -> list[Stored]:
 
 def alive(snapshot: Snapshot) -> dict[int, bytes | None]:
     """Row → vector of what a snapshot shows as alive."""
+    assert snapshot.matrix is not None
     return {
         int(snapshot.rows[i]): snapshot.matrix[i].astype("<f2").tobytes() if snapshot.embedded[i] else None
         for i in np.flatnonzero(snapshot.alive)
@@ -95,39 +99,94 @@ def test_dead_records_leave_the_arrays() -> None:
     assert partition.snapshot.count == 41
 
 
-def test_partitions_used_longest_ago_leave_when_the_limit_is_reached() -> None:
+class Reading(Contents):
+    """Contents from a function instead of a database."""
+
+    def __init__(self, load: Callable[[str], Sequence[Stored]]) -> None:
+        self.load = load
+
+    def chunks(self, partition: str) -> Iterator[Sequence[Stored]]:
+        yield self.load(partition)
+
+    def in_order(self, partition: str) -> Iterator[Sequence[Stored]]:
+        yield sorted(self.load(partition))
+
+
+def opened(
+    folder: Path, load: Callable[[str], Sequence[Stored]], exact_below: int = 2000, **limits: int
+) -> VectorIndex:
+    files = IndexFiles(folder / "index", "model", DIMENSION)
+    return VectorIndex(Reading(load), files, DIMENSION, exact_below, Limits(**limits))
+
+
+def test_partitions_used_longest_ago_leave_when_the_limit_is_reached(tmp_path: Path) -> None:
     loads: list[str] = []
 
-    def load(name: str) -> Iterable[Stored]:
+    def load(name: str) -> list[Stored]:
         loads.append(name)
         return stored(*(entry(row, row) for row in range(1, 101)))
 
-    one = Partition(load("size"), DIMENSION).snapshot.nbytes
-    index = VectorIndex(DIMENSION, max_bytes=int(2.5 * one))
+    one = Partition([load("size")], DIMENSION).nbytes
+    index = opened(tmp_path, load, nbytes=int(2.5 * one))
     for name in ("a", "b", "a", "c", "a", "b"):
-        index.snapshot(name, load)
+        index.snapshots(name)
     assert loads == ["size", "a", "b", "c", "b"]
 
 
-def test_a_change_during_loading_is_not_lost() -> None:
-    index = VectorIndex(DIMENSION)
+@pytest.mark.parametrize("limits", [{"files": 2}, {"file_bytes": 40_000}])
+def test_files_used_longest_ago_are_closed_when_there_are_too_many(tmp_path: Path, limits: dict[str, int]) -> None:
+    loads: list[str] = []
+
+    def load(name: str) -> list[Stored]:
+        loads.append(name)
+        return stored(*(entry(row, row) for row in range(1, 6 if name == "small" else 101)))
+
+    index = opened(tmp_path, load, exact_below=10, **limits)
+    for name in ("a", "b", "c"):
+        index.snapshots(name)
+        assert index.settle(20)
+    index.snapshots("small")
+    loads.clear()
+    for name in ("b", "c", "a"):
+        index.snapshots(name)
+    assert loads == ["a"]
+    index.close()
+
+
+def test_a_change_during_loading_is_not_lost_and_does_not_wait(tmp_path: Path) -> None:
     loading, may_end = threading.Event(), threading.Event()
 
-    def load(_: str) -> Iterable[Stored]:
-        read = stored(entry(1, 1))
+    def load(_: str) -> list[Stored]:
+        read = stored(entry(1, 1), entry(3, 3))
         loading.set()
         assert may_end.wait(10)
         return read
 
-    reader = threading.Thread(target=lambda: index.snapshot("p", load))
+    index = opened(tmp_path, load)
+    reader = threading.Thread(target=lambda: index.snapshots("p"))
     reader.start()
     assert loading.wait(10)
-    writer = threading.Thread(target=lambda: index.put("p", entry(2, 2)))
-    writer.start()
+    index.put("p", entry(2, 2))
+    index.remove("p", 3)
     may_end.set()
     reader.join(10)
-    writer.join(10)
-    assert set(alive(index.snapshot("p", load))) == {1, 2}
+    assert set(alive(index.snapshots("p")[0])) == {1, 2}
+
+
+def test_a_failed_read_is_tried_again(tmp_path: Path) -> None:
+    answers: list[list[Stored] | None] = [None, stored(entry(1, 1))]
+
+    def load(_: str) -> list[Stored]:
+        answer = answers.pop(0)
+        if answer is None:
+            raise StoreError("not now")
+        return answer
+
+    index = opened(tmp_path, load)
+    with pytest.raises(StoreError):
+        index.snapshots("p")
+    index.put("p", entry(2, 2))
+    assert set(alive(index.snapshots("p")[0])) == {1}
 
 
 @given(
@@ -150,7 +209,7 @@ def test_both_legs_equal_a_plain_computation(
     records = {row: what for part in numbered for row, what in part.items()}
     holding = [{row for row in records if row // 3 in word} for word in words]
     postings = [np.array(sorted(rows), np.int64) for rows in holding]
-    found = find(snapshots, unit(7), postings, now=0.0, limit=limit, fetch=nothing)
+    found = find(snapshots, unit(7), postings, now=0.0, limit=limit, fetch=lambda rows: {})
 
     lexical = {row: plain_bm25(row, records, holding) for row in records}
     dense = {
@@ -185,4 +244,6 @@ def test_what_expired_is_not_found() -> None:
     expired, valid = entry(1, 1), entry(2, 2)
     rows: list[Stored] = [(1, 1, 99.0, expired.vector), (2, 1, 101.0, valid.vector)]
     snapshot = Partition([rows], DIMENSION).snapshot
-    assert [c.row for c in find([snapshot], unit(1), [np.array([1, 2])], now=100.0, limit=5, fetch=dict)] == [2]
+    assert [
+        c.row for c in find([snapshot], unit(1), [np.array([1, 2])], now=100.0, limit=5, fetch=lambda rows: {})
+    ] == [2]

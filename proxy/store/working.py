@@ -71,8 +71,26 @@ class RedisWorkingMemory:
             WorkingMemoryUnavailable: Redis does not answer.
             ValueError: The scope has no session.
         """
-        key = session_key(scope)
-        reply, *_ = self._link.run(("HGETALL", key), *self._slide(scope, self._ttl_ms))
+        return self._read(scope)[0]
+
+    def opened(self, scope: Scope, name: str) -> tuple[Mapping[str, Slot], bytes | None]:
+        """`slots` and `cache_get` in one round trip.
+
+        Raises:
+            WorkingMemoryUnavailable: Redis does not answer.
+            ValueError: The scope has no session.
+        """
+        slots, (cached,) = self._read(scope, ("GET", cache_key(name)))
+        return slots, cached if isinstance(cached, bytes) else None
+
+    def _read(self, scope: Scope, *more: Command) -> tuple[dict[str, Slot], list[Any]]:
+        """The session's slots, and the replies to more commands of the same round trip."""
+        commands = (("HGETALL", session_key(scope)), *self._slide(scope, self._ttl_ms), *more)
+        reply, *rest = self._link.run(*commands)
+        others = rest[len(rest) - len(more) :]
+        return self._decoded(scope, reply), others
+
+    def _decoded(self, scope: Scope, reply: Any) -> dict[str, Slot]:
         if not isinstance(reply, dict):
             return {}
         read = [slot for slot in (decode_slot(name, text) for name, text in reply.items()) if slot is not None]

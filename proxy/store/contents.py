@@ -1,0 +1,88 @@
+"""A partition's active records and their vectors, read in chunks: no read transaction lasts long.
+
+In: a partition's name. Out: `Stored` records. What changes between two chunks is the caller's to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from proxy.scope import Scope
+from proxy.store import queries, records
+from proxy.store.partition import Stored
+from proxy.store.readers import Readers
+
+_SQL = queries.load("memories")
+CHUNK = 1_000
+
+
+class Contents:
+    """Reads partitions. Safe to use from any thread.
+
+    Args:
+        readers: Of the database.
+        fingerprint: Of the present model; other vectors count as none.
+    """
+
+    def __init__(self, readers: Readers, fingerprint: str) -> None:
+        self._readers = readers
+        self._fingerprint = fingerprint
+
+    def chunks(self, partition: str) -> Iterator[Sequence[Stored]]:
+        """All active records; a small partition's in one query.
+
+        Raises:
+            StoreUnavailable: It cannot be read now.
+        """
+        keys = {"partition": partition, "fingerprint": self._fingerprint, "cap": CHUNK}
+        first = self._readers.all(_SQL["partition_contents"], keys)
+        if len(first) < CHUNK:
+            yield [(row, words, expiry, vector) for row, words, expiry, vector in first]
+        else:
+            del first
+            yield from self.in_order(partition)
+
+    def in_order(self, partition: str) -> Iterator[Sequence[Stored]]:
+        """All active records, by row.
+
+        Raises:
+            StoreUnavailable: It cannot be read now.
+        """
+        rows = self.rows(partition)
+        for start in range(0, len(rows), CHUNK):
+            chunk = records.dumps(rows[start : start + CHUNK].tolist())
+            keys = {"partition": partition, "fingerprint": self._fingerprint, "rows": chunk}
+            found = self._readers.all(_SQL["contents_by_rows"], keys)
+            yield [(row, words, expiry, vector) for row, words, expiry, vector in found]
+
+    def rows(self, partition: str) -> npt.NDArray[np.int64]:
+        """The rows of all active records, ascending.
+
+        Raises:
+            StoreUnavailable: It cannot be read now.
+        """
+        found = self._readers.all(_SQL["partition_rows"], {"partition": partition})
+        return np.array([row for (row,) in found], np.int64)
+
+    def vectors(self, scope: Scope, rows: Sequence[int]) -> dict[int, bytes]:
+        """The vectors of some of the scope's records, by row; those without one are absent.
+
+        Raises:
+            StoreUnavailable: It cannot be read now.
+        """
+        agent, user, shared = scope.readable
+        keys = {"rows": records.dumps([*rows]), "agent": agent, "user": user, "shared": shared}
+        found = self._readers.all(_SQL["vectors_by_rows"], {**keys, "fingerprint": self._fingerprint})
+        return dict(found)
+
+    def large_partitions(self, above: int) -> list[str]:
+        """Partitions with more vectors than `above`.
+
+        Raises:
+            StoreUnavailable: It cannot be read now.
+        """
+        keys = {"fingerprint": self._fingerprint, "above": above}
+        return [partition for (partition,) in self._readers.all(_SQL["large_partitions"], keys)]

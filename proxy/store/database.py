@@ -1,0 +1,117 @@
+"""The database file: made, opened for writing, taken up after a restart, re-indexed.
+
+In: a path, or the writer's unit. Out: a connection set up the way every write needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from proxy.store import forget, journal, lexical, queries
+from proxy.store.health import APPLICATION_ID, SCHEMA_VERSION
+from proxy.store.postings import Postings
+from proxy.store.vectors import VectorIndex
+from proxy.store.writer import Unit
+
+_SQL = queries.load("memories")
+_META = queries.load("forget")
+_TERMS = "lexical_version"
+_BUSY_S = 2.0
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the database for writing, and make it where there is none.
+
+    Raises:
+        sqlite3.Error: It cannot be opened or made now.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Nobody else on the machine is to read it; SQLite gives its companion files the same mode. A file that is there
+        # is not opened: closing it again would drop the locks that this process's other connections have on it, and the
+        # next foreign connection to close would take the write-ahead log away from under them.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        raise sqlite3.OperationalError(f"unable to open database file: {error}") from error
+    connection = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_S)
+    try:
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA cache_size = -8192")
+        _make(connection)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            for statement in _statements(queries.load("schema")["create"]):
+                connection.execute(statement)
+            connection.execute(_META["set_meta"], {"name": _TERMS, "value": lexical.VERSION})
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> list[str]:
+    # `executescript` would commit first; the schema is to appear whole or not at all.
+    statements, begun = [], ""
+    for line in f"{script};".splitlines(keepends=True):
+        begun += line
+        if sqlite3.complete_statement(begun):
+            statements.append(begun)
+            begun = ""
+    return statements
+
+
+def take_up(unit: Unit, now: datetime) -> None:
+    """What a start owes to the run before: old ledger entries go, an interrupted erasure is finished, and postings made
+    by other rules than today's are made anew."""
+    journal.prune(unit.connection, now)
+    known = unit.connection.execute(_META["get_meta"], {"name": _TERMS}).fetchone()
+    if known is None or known[0] != lexical.VERSION:
+        index_terms(unit.connection)
+    unit.erases = forget.pending(unit.connection)
+
+
+def reindex(unit: Unit, index: VectorIndex, postings: Postings) -> int:
+    """Make the postings anew, and have vectors read again and their files made anew once that is committed.
+
+    Returns:
+        How many records were indexed.
+    """
+    unit.after_commit += [postings.clear, index.renew_all]
+    return index_terms(unit.connection)
+
+
+def index_terms(connection: sqlite3.Connection) -> int:
+    """Make the lexical postings of all active records anew.
+
+    Returns:
+        How many records were indexed.
+    """
+    connection.execute(_SQL["drop_all_terms"])
+    count, after = 0, 0
+    while batch := connection.execute(_SQL["to_index"], {"after": after}).fetchall():
+        for row, partition, content in batch:
+            words = lexical.terms(content)
+            keys = {"row": row, "terms": " ".join(lexical.token(partition, word) for word in words)}
+            connection.execute(_SQL["add_terms"], keys)
+            connection.execute(_SQL["set_term_count"], {"row": row, "term_count": len(words)})
+        count, after = count + len(batch), batch[-1][0]
+    connection.execute(_META["set_meta"], {"name": _TERMS, "value": lexical.VERSION})
+    return count

@@ -1,0 +1,208 @@
+"""The journal of turns and the ledger of calls.
+
+In: `JournalTurn`, `Answer`, `Ledger`, a connection inside a transaction or the readers. Out: rows, and the same values
+again. A turn's text stays until its memories are written.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+
+from proxy.plugs import JournalTurn, Ledger
+from proxy.scope import Scope
+from proxy.store import conversations, queries, records
+from proxy.store.readers import Readers
+from proxy.types import Answer, JournalStatus, Message, Outcome, ToolCall
+
+KEPT = timedelta(days=30)
+"""How long the ledger and the hashes of finished turns are kept."""
+
+_SQL = queries.load("journal")
+
+
+# ── writing ────────────────────────────────────────────────────────────────────────────────────────────────────────
+def open_turn(connection: sqlite3.Connection, turn: JournalTurn, ledger: Ledger, boot: str) -> JournalTurn:
+    """See `Store.journal_open`.
+
+    Args:
+        boot: Names this process: an open turn of another one is never answered.
+    """
+    known = connection.execute(_SQL["known"], {"seen_scope": turn.seen_scope, "chain": turn.chain}).fetchone()
+    text = {"boot": boot, "header": _header(turn), "body": _body(turn)}
+    if known is None:
+        conversations.know_owner(connection, turn.scope)
+        keys = {
+            "id": turn.id,
+            "owner": turn.scope.partition("user"),
+            "seen_scope": turn.seen_scope,
+            "chain": turn.chain,
+        }
+        connection.execute(_SQL["open"], {**keys, **text, "at": turn.at.timestamp(), "replaces": turn.replaces})
+        result = turn
+    else:
+        known_id, status, answer_hash, replaces = known
+        if status in ("done", "failed"):
+            connection.execute(_SQL["reopen"], {"id": known_id, **text})
+        elif status == "open":
+            connection.execute(_SQL["share"], {"id": known_id, "boot": boot})
+        result = replace(turn, id=known_id, replaces=answer_hash or replaces)
+    connection.execute(_SQL["ledger_open"], {**_ledger_row(ledger), "turn": result.id})
+    return result
+
+
+def answer_turn(
+    connection: sqlite3.Connection,
+    turn_id: str,
+    answer: Answer,
+    answer_hash: str,
+    links: Sequence[tuple[Scope, str]],
+    now: datetime,
+) -> None:
+    """See `Store.journal_answer`; an unknown turn (it was forgotten meanwhile) only gets its links."""
+    found = connection.execute(_SQL["by_id"], {"id": turn_id}).fetchone()
+    started_at, turns = now, 0
+    by_scope: dict[Scope, list[str]] = {}
+    if found is not None:
+        status, at, header = found
+        connection.execute(_SQL["answer"], {"id": turn_id, "answer": records.dumps(answer), "answer_hash": answer_hash})
+        started_at, turns = records.moment(at), int(status == "open")
+        scope = Scope(*orjson.loads(header)["scope"])
+        if scope.session_id is not None:
+            by_scope[scope] = []
+    for linked, link in links:
+        by_scope.setdefault(linked, []).append(link)
+    counted = next(iter(by_scope), None)
+    for linked, its_links in by_scope.items():
+        conversations.link_session(
+            connection,
+            linked,
+            its_links,
+            now,
+            head=True,
+            started_at=started_at,
+            turns=turns if linked == counted else 0,
+        )
+
+
+def void_turn(connection: sqlite3.Connection, turn_id: str, reason: str) -> None:
+    """See `Store.journal_void`; a turn that was answered before keeps what it has."""
+    for step in ("leave", "drop_left", "drop_text"):
+        connection.execute(_SQL[step], {"id": turn_id})
+    _close_ledger(connection, turn_id, "failed", [Outcome("", "failed", None, reason)])
+
+
+def close(connection: sqlite3.Connection, turn_id: str, status: JournalStatus, outcomes: Sequence[Outcome]) -> None:
+    """See `Transaction.journal_done`: the text of a done turn is dropped, that of a failed one kept."""
+    connection.execute(_SQL["close"], {"id": turn_id, "status": status})
+    _close_ledger(connection, turn_id, "failed" if status == "failed" else "done", outcomes)
+
+
+def _close_ledger(connection: sqlite3.Connection, turn_id: str, status: str, outcomes: Sequence[Outcome]) -> None:
+    keys = {"turn": turn_id, "written_status": status, "outcomes": records.dumps(outcomes)}
+    connection.execute(_SQL["ledger_close"], keys)
+
+
+def put_ledger(connection: sqlite3.Connection, ledger: Ledger) -> None:
+    """See `Store.ledger_put`."""
+    connection.execute(_SQL["ledger_put"], _ledger_row(ledger))
+
+
+def prune(connection: sqlite3.Connection, now: datetime) -> None:
+    """Drop ledger entries and finished turns older than 30 days."""
+    before = {"before": (now - KEPT).timestamp()}
+    connection.execute(_SQL["prune_ledger"], before)
+    connection.execute(_SQL["prune_journal"], before)
+
+
+def _header(turn: JournalTurn) -> str:
+    scope = turn.scope
+    whose = [scope.tenant, scope.user_id, scope.agent_id, scope.session_id]
+    named = {"injected": turn.injected, "model": turn.model, "implicit": turn.implicit}
+    return records.dumps({"scope": whose, **named})
+
+
+def _body(turn: JournalTurn) -> str:
+    said = {"new": turn.new, "backfill": turn.backfill, "context": turn.context, "user_text": turn.user_text}
+    return records.dumps(said)
+
+
+def _ledger_row(ledger: Ledger) -> dict[str, Any]:
+    return {
+        "id": ledger.id,
+        "turn": None,
+        "owner": ledger.scope.partition("user"),
+        "at": ledger.at.timestamp(),
+        "scope": records.dumps(ledger.scope),
+        "status": ledger.status,
+        "recalled": records.dumps(ledger.recalled),
+        "injected": records.dumps(ledger.injected),
+        "written_status": ledger.written_status,
+        "outcomes": records.dumps(ledger.outcomes),
+    }
+
+
+# ── reading ────────────────────────────────────────────────────────────────────────────────────────────────────────
+def waiting(readers: Readers, boot: str) -> Iterator[JournalTurn]:
+    """See `Store.journal_waiting`; each turn is read when it is its time, so that a closed one is not given out."""
+    for (seq,) in readers.all(_SQL["waiting"], {"boot": boot}):
+        row = readers.one(_SQL["waiting_turn"], {"boot": boot, "seq": seq})
+        if row is not None:
+            yield _turn(row)
+
+
+def _turn(row: tuple[Any, ...]) -> JournalTurn:
+    id_, seen_scope, chain, at, status, header_json, body_json, answer, replaces = row
+    header, body = orjson.loads(header_json), orjson.loads(body_json)
+    return JournalTurn(
+        id=id_,
+        scope=Scope(*header["scope"]),
+        seen_scope=seen_scope,
+        chain=chain,
+        at=records.moment(at),
+        new=tuple(_message(one) for one in body["new"]),
+        backfill=tuple(_message(one) for one in body["backfill"]),
+        context=None if body["context"] is None else _message(body["context"]),
+        injected=tuple(header["injected"]),
+        model=header["model"],
+        status=status,
+        answer=Answer(status="aborted") if status == "open" else _answer(orjson.loads(answer)),
+        replaces=replaces,
+        user_text=body["user_text"],
+        implicit=header["implicit"],
+    )
+
+
+def _message(fields: Mapping[str, Any]) -> Message:
+    return Message(**{**fields, "tool_calls": _calls(fields)})
+
+
+def _answer(fields: Mapping[str, Any]) -> Answer:
+    return Answer(**{**fields, "tool_calls": _calls(fields)})
+
+
+def _calls(fields: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    return tuple(ToolCall(**call) for call in fields["tool_calls"])
+
+
+def ledger(readers: Readers, scope: Scope, request_id: str) -> Ledger | None:
+    """See `Store.ledger`."""
+    row = readers.one(_SQL["ledger"], {"id": request_id, "owner": scope.partition("user")})
+    if row is None:
+        return None
+    id_, whose, at, status, recalled, injected, written_status, outcomes = row
+    return Ledger(
+        id=id_,
+        scope=Scope(**orjson.loads(whose)),
+        at=records.moment(at),
+        status=status,
+        recalled=tuple(orjson.loads(recalled)),
+        injected=orjson.loads(injected),
+        written_status=written_status,
+        outcomes=tuple(Outcome(**one) for one in orjson.loads(outcomes)),
+    )

@@ -1,0 +1,162 @@
+"""Which active records hold a term: read from the FTS table, and the long lists of large scopes kept in memory.
+
+In: partitions and terms; after each commit, what became of a record's words. Out: rows by term. Reading a list of
+twenty thousand rows takes milliseconds, and a question has up to two dozen terms; what is kept is brought up to date
+by reading what came after it, and by the words of the records that changed since.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from proxy.store import queries
+from proxy.store.lexical import token
+from proxy.store.readers import Readers
+
+Rows = npt.NDArray[np.int64]
+
+_SQL = queries.load("memories")
+_COMMON_FROM = 256
+"""In scopes larger than this a term that over half of the records hold is passed over: it ranks nothing."""
+_KEPT_FROM = 1_000
+_KEPT_BYTES = 32 * 1024 * 1024
+_MOST_CHANGED = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """The rows that hold a term.
+
+    Args:
+        rows: Ascending.
+        cut: There are more, and the term is too common to rank anything.
+        epoch: Of its partitions; a list of another one is void.
+        inserts: Of its partitions when it was read.
+    """
+
+    rows: Rows
+    cut: bool
+    epoch: int
+    inserts: int
+
+
+class Postings:
+    """Rows by term. Safe to use from any thread.
+
+    Args:
+        readers: Of the database.
+    """
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+        self._lists: OrderedDict[str, _List] = OrderedDict()
+        self._nbytes = 0
+        self._lock = threading.Lock()
+        self._cleared = 0
+        self._epochs = Counter[str]()
+        self._inserts = Counter[str]()
+        self._changed: dict[str, dict[int, frozenset[str]]] = {}
+
+    def of(self, counts: Mapping[str, int], terms: Sequence[str]) -> list[Rows]:
+        """The rows of each term that tells anything.
+
+        Args:
+            counts: Active records by partition.
+            terms: Of the question.
+
+        Raises:
+            StoreUnavailable: They cannot be read now.
+        """
+        names, count = [name for name in counts if counts[name]], sum(counts.values())
+        if not names:
+            return []
+        common = count // 2 if count > _COMMON_FROM else count
+        found = [self._rows(names, term, common) for term in dict.fromkeys(terms)]
+        return [rows for rows in found if rows is not None and len(rows)]
+
+    def inserted(self, partition: str) -> None:
+        """A commit brought new active records."""
+        with self._lock:
+            self._inserts[partition] += 1
+
+    def changed(self, partition: str, row: int, words: Collection[str]) -> None:
+        """A commit changed the words of an older record, to none where it is not active any more."""
+        with self._lock:
+            changed = self._changed.get(partition)
+            if changed is None or len(changed) >= _MOST_CHANGED:
+                self._void(partition)
+            else:
+                changed[row] = frozenset(words)
+
+    def moved(self, *partitions: str) -> None:
+        """A commit moved a record from one partition to another: a list that spans both could not tell."""
+        with self._lock:
+            for partition in partitions:
+                self._void(partition)
+
+    def clear(self) -> None:
+        """Void everything kept."""
+        with self._lock:
+            self._cleared += 1
+            self._changed.clear()
+
+    def _rows(self, names: Sequence[str], term: str, common: int) -> Rows | None:
+        match = " OR ".join(token(name, term) for name in names)
+        with self._lock:
+            epoch, inserts = self._epoch(names), sum(self._inserts[name] for name in names)
+            kept = self._lists.get(match)
+            if kept is not None:
+                self._lists.move_to_end(match)
+        if kept is None or kept.epoch != epoch or (kept.cut and len(kept.rows) <= common):
+            kept = self._read(match, -1, common, epoch, inserts)
+            if len(kept.rows) >= _KEPT_FROM:
+                self._keep(names, match, kept)
+            return None if kept.cut else kept.rows
+        if kept.cut:
+            return None
+        if kept.inserts != inserts:
+            fresh = self._read(match, int(kept.rows[-1]), common, epoch, inserts)
+            kept = _List(np.concatenate([kept.rows, fresh.rows]), fresh.cut, epoch, inserts)
+            self._keep(names, match, kept)
+        rows = self._amended(names, term, kept.rows)
+        return None if kept.cut or len(rows) > common else rows
+
+    def _read(self, match: str, after: int, common: int, epoch: int, inserts: int) -> _List:
+        found = self._readers.one(_SQL["postings"], {"match": match, "after": after, "cap": common + 1})
+        number, text = found or (0, None)
+        rows = np.fromstring(text, dtype=np.int64, sep=",") if text else np.zeros(0, np.int64)
+        return _List(rows, number > common, epoch, inserts)
+
+    def _amended(self, names: Sequence[str], term: str, rows: Rows) -> Rows:
+        with self._lock:
+            changed = {row: words for name in names for row, words in self._changed.get(name, {}).items()}
+        if not changed:
+            return rows
+        holding = [row for row, words in changed.items() if term in words]
+        rest = rows[~np.isin(rows, np.array([*changed], np.int64))]
+        return np.sort(np.concatenate([rest, np.array(holding, np.int64)]))
+
+    def _keep(self, names: Sequence[str], match: str, one: _List) -> None:
+        with self._lock:
+            if self._epoch(names) != one.epoch:
+                return
+            for name in names:
+                self._changed.setdefault(name, {})
+            former = self._lists.pop(match, None)
+            self._lists[match] = one
+            self._nbytes += one.rows.nbytes - (former.rows.nbytes if former is not None else 0)
+            while self._nbytes > _KEPT_BYTES:
+                self._nbytes -= self._lists.popitem(last=False)[1].rows.nbytes
+
+    def _epoch(self, names: Sequence[str]) -> int:
+        return self._cleared + sum(self._epochs[name] for name in names)
+
+    def _void(self, partition: str) -> None:
+        self._epochs[partition] += 1
+        self._changed.pop(partition, None)

@@ -1,0 +1,192 @@
+"""Both search legs over the snapshots of a scope: cosine, and BM25 over the scope's own statistics.
+
+In: snapshots, a query vector, each term's rows. Out: `Candidate`s. Where a snapshot has a matrix every vector is
+compared; where it has a graph, the graph says which to compare, and the store's own vectors are compared. So a cosine
+is the true one whatever path found the record.
+
+BM25 as in Robertson & Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), eq. 3.15, with
+k1 = 1.2 and b = 0.75 and the idf of Lucene (never negative):
+    sum over terms of ln(1 + (N − df + 0.5) / (df + 0.5)) · tf (k1 + 1) / (tf + k1 (1 − b + b · length / mean length)).
+Memories are short, so a term's frequency tf is taken as 1 and a length is a count of distinct terms. N, df and the mean
+are those of the partitions the scope reads, so that no tenant's words weigh on another's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from proxy.plugs import Candidate
+from proxy.store.graph import Graph, Positions
+from proxy.store.partition import Snapshot
+from proxy.store.postings import Rows
+from proxy.types import Vector
+
+K1 = 1.2
+B = 0.75
+_OVERSHOOT = 2
+"""A graph's order is rough: this many times the wanted are compared."""
+
+_SPREAD = 16
+"""Up to this many row numbers per hit, weights are summed by row number, which is faster than looking each row up."""
+Scalar = TypeVar("Scalar", bound=np.generic)
+Scores = npt.NDArray[np.float64]
+Cosines = npt.NDArray[np.float32]
+Fetch = Callable[[Sequence[int]], Mapping[int, bytes]]
+
+
+def find(
+    snapshots: Sequence[Snapshot],
+    vector: Vector | None,
+    postings: Sequence[Rows],
+    *,
+    now: float,
+    limit: int,
+    fetch: Fetch,
+    allowed: Rows | None = None,
+) -> list[Candidate]:
+    """The best of each leg.
+
+    Args:
+        snapshots: The partitions the scope reads.
+        vector: Query, unit length; None skips the dense leg.
+        postings: For each query term, the rows of active records that hold it, in the same partitions.
+        now: Unix seconds; what expired by then is left out.
+        limit: Candidates per leg.
+        fetch: Gives the stored vectors of rows; asked only where a snapshot has no matrix.
+        allowed: Sorted rows that filters admit; None admits all.
+
+    Returns:
+        The union of both legs' best, each with both scores: by cosine first, then what only the words found.
+    """
+    held = [one for one in snapshots if one.count]
+    if not held:
+        return []
+    rows = _joined([one.rows for one in held])
+    lexical = _bm25(held, postings)
+    usable = _joined([one.alive & (one.expires_at > now) for one in held])
+    if allowed is not None:
+        usable = usable & np.isin(rows, allowed)
+    worded = _best(lexical, usable, np.flatnonzero(lexical > 0.0), rows, limit)
+    if vector is None:
+        scores = lexical[worded].tolist()
+        return [Candidate(row, None, score) for row, score in zip(rows[worded].tolist(), scores, strict=True)]
+    dense = _dense(held, usable, vector, limit, np.array(worded, np.int64), fetch)
+    best = _best(dense, usable, np.flatnonzero(~np.isnan(dense)), rows, limit)
+    chosen = list(dict.fromkeys([*best, *worded]))
+    cosines = [None if cosine != cosine else cosine for cosine in dense[chosen].tolist()]
+    return [
+        Candidate(row, cosine, score)
+        for row, cosine, score in zip(rows[chosen].tolist(), cosines, lexical[chosen].tolist(), strict=True)
+    ]
+
+
+def _dense(
+    held: Sequence[Snapshot],
+    usable: npt.NDArray[np.bool_],
+    vector: Vector,
+    limit: int,
+    worded: Positions,
+    fetch: Fetch,
+) -> Cosines:
+    """Cosines in the order of the snapshots' rows; NaN where there is no vector, or none was compared."""
+    dense = np.full(len(usable), np.nan, np.float32)
+    start = 0
+    for part in held:
+        end = start + len(part.rows)
+        if part.graph is None:
+            assert part.matrix is not None
+            dense[start:end] = np.where(part.embedded, part.matrix @ vector, np.float32(np.nan))
+        else:
+            near = _near(part, part.graph, usable[start:end] & part.embedded, vector, limit)
+            here = worded[(worded >= start) & (worded < end)] - start
+            _compare(dense[start:end], part.rows, np.union1d(near, here), vector, fetch)
+        start = end
+    return np.clip(dense, -1.0, 1.0, out=dense)
+
+
+def _near(part: Snapshot, graph: Graph, usable: npt.NDArray[np.bool_], vector: Vector, limit: int) -> Positions:
+    """Positions worth comparing: more than the wanted, or all usable ones where that is less work."""
+    count = int(np.count_nonzero(usable))
+    if not count:
+        return np.zeros(0, np.int64)
+    asked = math.ceil(_OVERSHOOT * limit * graph.count / count)
+    while asked < count:
+        near = graph.near(vector, asked)
+        near = near[usable[near]]
+        if len(near) >= limit:
+            return near[: _OVERSHOOT * limit]
+        asked *= 4
+    return np.flatnonzero(usable)
+
+
+def _compare(cosines: Cosines, rows: Rows, positions: Positions, vector: Vector, fetch: Fetch) -> None:
+    found = fetch(rows[positions].tolist())
+    at = [place for place, row in zip(positions.tolist(), rows[positions].tolist(), strict=True) if row in found]
+    if at:
+        packed = b"".join(found[row] for row in rows[at].tolist())
+        matrix = np.frombuffer(packed, "<f2").reshape(len(at), -1).astype(np.float32)
+        cosines[at] = matrix @ vector
+
+
+def _joined(arrays: list[npt.NDArray[Scalar]]) -> npt.NDArray[Scalar]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _bm25(held: Sequence[Snapshot], postings: Sequence[Rows]) -> Scores:
+    """BM25 of every record, in the order of the snapshots' rows; 0 where no term matched."""
+    found = [one for one in postings if len(one)]
+    scores = np.zeros(sum(len(one.rows) for one in held))
+    if not found:
+        return scores
+    count = sum(one.count for one in held)
+    mean = max(sum(one.terms for one in held) / count, 1.0)
+    # A commit between the two readings may leave df one ahead of N: the idf must stay positive.
+    idf = [float(np.log1p((max(count - len(one), 0) + 0.5) / (len(one) + 0.5))) for one in found]
+    summed = _summed(held, found, idf)
+    start = 0
+    for snapshot in held:
+        end = start + len(snapshot.rows)
+        lengths = 1 + K1 * (1 - B + (B / mean) * snapshot.term_counts)
+        np.divide(summed[start:end], lengths, out=scores[start:end])
+        start = end
+    scores *= K1 + 1
+    return scores
+
+
+def _summed(held: Sequence[Snapshot], found: Sequence[Rows], idf: Sequence[float]) -> Scores:
+    """The sum of the idf of each record's terms."""
+    lowest = min(min(int(one[0]) for one in found), *(int(one.rows[0]) for one in held))
+    highest = max(max(int(one[-1]) for one in found), *(int(one.rows[-1]) for one in held))
+    span, hits = highest - lowest + 1, sum(len(one) for one in found)
+    if span <= _SPREAD * hits:
+        by_row = np.zeros(span)
+        for rows, weight in zip(found, idf, strict=True):
+            by_row[rows - lowest] += weight  # a row stands once in a list
+        return _joined([by_row[one.rows - lowest] for one in held])
+    rows, weights = np.concatenate(found), np.repeat(idf, [len(one) for one in found])
+    parts: list[Scores] = []
+    for one in held:
+        at = np.minimum(np.searchsorted(one.rows, rows), len(one.rows) - 1)
+        here = one.rows[at] == rows
+        parts.append(np.bincount(at[here], weights[here], minlength=len(one.rows)).astype(np.float64, copy=False))
+    return _joined(parts)
+
+
+def _best(
+    scores: npt.NDArray[np.floating], usable: npt.NDArray[np.bool_], at: Positions, rows: Rows, limit: int
+) -> list[int]:
+    """Those of some positions with the `limit` highest usable scores, highest first; the newer row where equal."""
+    at = at[usable[at]]
+    values = scores[at]
+    if len(at) > limit:
+        least = np.partition(values, len(at) - limit)[len(at) - limit]
+        near = values >= least
+        at, values = at[near], values[near]
+    order = np.lexsort((-rows[at], -values))[:limit]
+    best: list[int] = at[order].tolist()
+    return best

@@ -1,0 +1,283 @@
+"""The long-term store on SQLite: `plugs.Store`, put together from its parts.
+
+In: scopes, records, turns. Out: the same, from disk. Reads run on the caller's thread; every write is a job of the
+writer's. A damaged file leaves the store standing: each call then raises `StoreUnavailable`, and `health` says why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from proxy.errors import RequestError, StoreError, StoreUnavailable
+from proxy.plugs import (
+    Filters,
+    Found,
+    JournalTurn,
+    Ledger,
+    Page,
+    SearchSource,
+    SessionInfo,
+    Store,
+    Transaction,
+    Version,
+)
+from proxy.scope import Scope
+from proxy.store import conversations, database, forget, journal, listing, queries, records
+from proxy.store.contents import Contents
+from proxy.store.generations import Generations
+from proxy.store.health import Health
+from proxy.store.index_file import IndexFiles
+from proxy.store.kept import KeptRecords
+from proxy.store.partition import pack
+from proxy.store.postings import Postings, Rows
+from proxy.store.readers import HALF_PAIR, Readers
+from proxy.store.search import find
+from proxy.store.transaction import SqliteTransaction, Surroundings, partitions
+from proxy.store.vectors import VectorIndex
+from proxy.store.writer import Unit, Writer
+from proxy.types import Answer, Memory, Vector
+
+T = TypeVar("T")
+_SQL = queries.load("memories")
+_FORGET = queries.load("forget")
+
+
+class SqliteStore(Store):
+    """The long-term layer in one SQLite file.
+
+    Args:
+        path: The file; made when missing, with its directory.
+        fingerprint: Of the embedding model whose vectors are searched.
+        dimension: Its vectors' length.
+        answer_hash: The hash of an answer as the message that the client sends back (`observe.answer_hash`).
+        exact_below: Partitions with at most this many vectors are searched exactly, larger ones by an index file in the
+            folder ``index`` beside the database.
+        clock: The present time, aware UTC.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fingerprint: str,
+        dimension: int,
+        answer_hash: Callable[[Answer], str],
+        exact_below: int = 2000,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._answer_hash = answer_hash
+        self._clock = clock
+        self._generations = Generations()
+        self._searches: Counter[tuple[str, SearchSource]] = Counter()
+        self._health = Health(path)
+        self._health.examine()
+        self._readers = Readers(path, self._health)
+        self._contents = Contents(self._readers, fingerprint)
+        files = IndexFiles(path.parent / "index", fingerprint, dimension)
+        self._index = VectorIndex(self._contents, files, dimension, exact_below)
+        self._postings = Postings(self._readers)
+        self._kept = KeptRecords()
+        self._around = Surroundings(
+            fingerprint, dimension, self._index, self._postings, self._generations, self._kept, clock
+        )
+        self._writer = Writer(lambda: database.connect(path), forget.scrub, self._health)
+        # What cannot be opened now is told by `health`, and tried again at the next write.
+        with suppress(StoreUnavailable):
+            self._writer.submit(lambda unit: database.take_up(unit, clock())).result()
+
+    # ── reading ────────────────────────────────────────────────────────────────────────────────────────────────
+    def get(self, scope: Scope, memory_id: str) -> Memory | None:
+        row = self._readers.one(_SQL["by_id"], {"id": memory_id, **partitions(scope)})
+        return None if row is None else records.row_to_memory(row)
+
+    def list(
+        self, scope: Scope, filters: Filters, *, limit: int, cursor: str | None = None, all_agents: bool = False
+    ) -> Page:
+        if not 1 <= limit <= listing.MAX_LIMIT:
+            raise RequestError(f"limit is {limit}; give 1 to {listing.MAX_LIMIT}", code="invalid_limit", param="limit")
+        owner = scope.partition("user") if all_agents else None
+        sql, keys = listing.narrowed(_SQL["listed"], filters, cursor)
+        whose = {"partitions": records.dumps(scope.readable), "owner": owner}
+        rows = self._readers.all(sql, {**keys, **whose, "limit": limit + 1})
+        found = tuple(records.row_to_memory(row) for row in rows)
+        items = found[:limit]
+        return Page(items, listing.cursor_after(items[-1]) if len(found) > limit else None)
+
+    def history(self, scope: Scope, memory_id: str) -> Sequence[Version]:
+        versions: list[Version] = []
+        met: set[str] = set()
+        wanted: str | None = memory_id
+        while wanted is not None and wanted not in met:
+            met.add(wanted)
+            row = self._readers.one(_SQL["by_id"], {"id": wanted, **partitions(scope)})
+            if row is None:
+                break
+            present = records.row_to_memory(row)
+            former = [
+                Version(records.memory_from_json(state), change, records.moment(at))
+                for change, state, at in self._readers.all(_SQL["versions"], {"id": wanted})
+            ]
+            versions = [*former, Version(present, row[records.CHANGE], present.updated_at), *versions]
+            wanted = present.supersedes
+        return versions
+
+    def search(
+        self, scope: Scope, vector: Vector | None, terms: Sequence[str], *, limit: int, filters: Filters | None = None
+    ) -> Found:
+        if vector is not None and pack(vector, self._around.dimension) is None:
+            vector = None
+        self._health.refuse()
+        snapshots = {name: self._index.snapshots(name) for name in scope.readable}
+        parts = [part for of_partition in snapshots.values() for part in of_partition]
+        counts = {name: sum(part.count for part in snapshots[name]) for name in snapshots}
+        allowed = None
+        if filters is not None and listing.narrows(filters):
+            sql, keys = listing.narrowed(_SQL["rows_matching"], replace(filters, state=None))
+            allowed = np.sort(_rows(self._readers.one(sql, {**keys, **partitions(scope)})))
+        by_index = vector is not None and any(part.graph is not None for part in parts)
+        source: SearchSource = "index" if by_index else "exact"
+        self._searches[scope.owner, source] += 1
+        candidates = find(
+            parts,
+            vector,
+            self._postings.of(counts, terms),
+            now=self._clock().timestamp(),
+            limit=limit,
+            fetch=partial(self._contents.vectors, scope),
+            allowed=allowed,
+        )
+        return Found(candidates, source)
+
+    def load(self, scope: Scope, rows: Collection[int]) -> Mapping[int, Memory]:
+        self._health.refuse()
+        found = self._kept.find(rows, scope.readable)
+        missing = [row for row in rows if row not in found]
+        if missing:
+            mark = self._kept.mark()
+            keys = {"rows": records.dumps(missing), **partitions(scope)}
+            read = {
+                row[records.ROW]: (row[records.PARTITION], records.row_to_memory(row))
+                for row in self._readers.all(_SQL["by_rows"], keys)
+            }
+            self._kept.keep(read, mark)
+            found.update({row: memory for row, (_, memory) in read.items()})
+        return found
+
+    def recent(self, scope: Scope, memory_type: str, limit: int) -> Sequence[Memory]:
+        keys = {"memory_type": memory_type, "limit": limit, "now": self._clock().timestamp()}
+        return self._memories("recent", {**keys, **partitions(scope)})
+
+    def by_key(self, scope: Scope, key: str) -> Sequence[Memory]:
+        return self._memories("by_key", {"key": key, "now": self._clock().timestamp(), **partitions(scope)})
+
+    def from_message(self, scope: Scope, message_hash: str) -> Sequence[Memory]:
+        return self._memories("from_message", {"message_hash": message_hash, **partitions(scope)})
+
+    def is_forgotten(self, scope: Scope, message_hash: str) -> bool:
+        keys = {"owner": scope.partition("user"), "message": forget.message_key(message_hash)}
+        return self._readers.one(_FORGET["is_forgotten"], keys) is not None
+
+    def generation(self, scope: Scope) -> str:
+        return self._generations.of(scope.readable)
+
+    def stats(self, scope: Scope) -> Mapping[str, Any]:
+        types, kinds, states = Counter[str](), Counter[str](), Counter[str]()
+        for memory_type, kind, state, number in self._readers.all(_SQL["counts"], partitions(scope)):
+            types[memory_type] += number
+            kinds[kind] += number
+            states[state] += number
+        return {
+            "by_memory_type": dict(types),
+            "by_kind": dict(kinds),
+            "by_state": dict(states),
+            "total": states.total(),
+            "exact_searches": self._searches[scope.owner, "exact"],
+            "index_searches": self._searches[scope.owner, "index"],
+        }
+
+    def _memories(self, query: str, keys: Mapping[str, Any]) -> tuple[Memory, ...]:
+        return tuple(records.row_to_memory(row) for row in self._readers.all(_SQL[query], keys))
+
+    # ── conversations ──────────────────────────────────────────────────────────────────────────────────────────
+    def session_of(self, scope: Scope, link: str) -> str | None:
+        return conversations.session_of(self._readers, scope, link)
+
+    def session(self, scope: Scope) -> SessionInfo | None:
+        return conversations.session(self._readers, scope)
+
+    def seen(self, seen_scope: str, chains: Sequence[str], *, since: datetime | None = None) -> set[str]:
+        return conversations.seen(self._readers, seen_scope, chains, since)
+
+    def seen_content(self, owner: str, hashes: Sequence[str]) -> set[str]:
+        return conversations.seen_content(self._readers, owner, hashes)
+
+    # ── journal and ledger ─────────────────────────────────────────────────────────────────────────────────────
+    def journal_open(self, turn: JournalTurn, ledger: Ledger) -> Future[JournalTurn]:
+        boot = self._generations.boot
+        return self._writer.submit(lambda unit: journal.open_turn(unit.connection, turn, ledger, boot))
+
+    def journal_answer(self, turn_id: str, answer: Answer, links: Sequence[tuple[Scope, str]]) -> Future[None]:
+        hashed, now = self._answer_hash(answer), self._clock()
+        return self._writer.submit(
+            lambda unit: journal.answer_turn(unit.connection, turn_id, answer, hashed, links, now)
+        )
+
+    def journal_void(self, turn_id: str, reason: str) -> Future[None]:
+        return self._writer.submit(lambda unit: journal.void_turn(unit.connection, turn_id, reason))
+
+    def journal_waiting(self) -> Iterator[JournalTurn]:
+        return journal.waiting(self._readers, self._generations.boot)
+
+    def ledger_put(self, ledger: Ledger) -> Future[None]:
+        return self._writer.submit(lambda unit: journal.put_ledger(unit.connection, ledger))
+
+    def ledger(self, scope: Scope, request_id: str) -> Ledger | None:
+        return journal.ledger(self._readers, scope, request_id)
+
+    # ── writing ────────────────────────────────────────────────────────────────────────────────────────────────
+    def transact(self, work: Callable[[Transaction], T]) -> Future[T]:
+        def job(unit: Unit) -> T:
+            try:
+                return work(SqliteTransaction(unit, self._around))
+            except UnicodeEncodeError as error:
+                raise StoreError(HALF_PAIR) from error
+
+        return self._writer.submit(job)
+
+    def reindex(self) -> Future[int]:
+        """Make the lexical postings anew from the records, and the vectors' index files in the background.
+
+        Returns:
+            How many records were indexed.
+        """
+        return self._writer.submit(lambda unit: database.reindex(unit, self._index, self._postings))
+
+    def health(self) -> str | None:
+        return self._health.sentence()
+
+    def index_health(self) -> str | None:
+        return self._index.trouble()
+
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until the index files are as they should be; False when that takes longer."""
+        return self._index.settle(timeout_s)
+
+    def close(self) -> None:
+        self._index.close()
+        self._writer.close()
+        self._readers.close()
+
+
+def _rows(found: Sequence[str | None] | None) -> Rows:
+    text = found[0] if found else None
+    return np.fromstring(text, dtype=np.int64, sep=",") if text else np.zeros(0, np.int64)

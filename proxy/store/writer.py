@@ -1,0 +1,219 @@
+"""The one thread that writes: all jobs that wait are done in one transaction, each in its own savepoint.
+
+In: jobs. Out: futures, resolved only once their commit is on disk. A failing job undoes its own writes only; a failing
+commit fails its whole group, and the next group tries again on a fresh connection.
+"""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import structlog
+
+from proxy.errors import StoreUnavailable
+from proxy.store.health import Health, is_fatal
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+_MAX_GROUP = 256
+
+
+@dataclass(slots=True)
+class Unit:
+    """One job's view of the transaction.
+
+    Args:
+        connection: Inside the job's savepoint.
+        after_commit: Called in order once the group is on disk, before the job's future resolves; never when undone.
+        erases: Set when the job removed text that must also leave the file: its future then waits for that as well.
+    """
+
+    connection: sqlite3.Connection
+    after_commit: list[Callable[[], None]] = field(default_factory=list)
+    erases: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    work: Callable[[Unit], Any]
+    future: Future[Any]
+
+
+class Writer:
+    """Group commit on a thread of its own.
+
+    Args:
+        connect: Opens the database for writing; called on the writer thread, again after a failed commit.
+        erase: Removes the traces of erased text from the file; called between transactions after jobs that erased.
+        health: Told of every failure and success.
+    """
+
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], erase: Callable[[sqlite3.Connection], None], health: Health
+    ) -> None:
+        self._connect = connect
+        self._erase = erase
+        self._health = health
+        self._connection: sqlite3.Connection | None = None
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[Unit], T]) -> Future[T]:
+        """Queue a job.
+
+        Returns:
+            Its result after the commit; its own exception; or `StoreUnavailable`.
+        """
+        future: Future[T] = Future()
+        with self._lock:
+            if not self._closed:
+                self._jobs.put(_Job(work, future))
+                return future
+        future.set_exception(StoreUnavailable("the store is closed"))
+        return future
+
+    def close(self) -> None:
+        """Finish what is queued, then close the connection. A second call waits for the first."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._jobs.put(None)
+        self._thread.join()
+
+    # ── on the writer thread ───────────────────────────────────────────────────────────────────────────────────
+    def _run(self) -> None:
+        last = False
+        while not last:
+            waiting: list[_Job | None] = [self._jobs.get()]
+            while len(waiting) < _MAX_GROUP and not self._jobs.empty():
+                waiting.append(self._jobs.get())
+            last = waiting[-1] is None
+            group = [job for job in waiting if job is not None and job.future.set_running_or_notify_cancel()]
+            if group:
+                self._guarded(group)
+        self._disconnect()
+
+    def _guarded(self, group: list[_Job]) -> None:
+        """Top of the loop: a fault of our own must not stop the writing of what comes later."""
+        try:
+            self._work(group)
+        except Exception as error:  # noqa: BLE001
+            log.error("store_writer_failed", error_type=type(error).__name__, count=len(group))
+            self._disconnect()
+            for job in group:
+                if not job.future.done():
+                    job.future.set_exception(StoreUnavailable(f"the store's writer failed: {error!r}"))
+
+    def _work(self, group: list[_Job]) -> None:
+        try:
+            self._health.refuse()
+            done = self._commit(group)
+        except StoreUnavailable as error:
+            # One exception object per future: a traceback that several threads extend is unreadable.
+            for job in group:
+                job.future.set_exception(StoreUnavailable(str(error)))
+            return
+        erasing: list[Callable[[], None]] = []
+        for job, unit, result in done:
+            for follow_up in unit.after_commit:
+                follow_up()
+            resolve = _resolution(job.future, result)
+            if unit.erases:
+                erasing.append(resolve)
+            else:
+                resolve()
+        if erasing:
+            self._scrub()
+        for resolve in erasing:
+            resolve()
+
+    def _commit(self, group: list[_Job]) -> list[tuple[_Job, Unit, Any]]:
+        """Run the group in one transaction.
+
+        Returns:
+            Each job with its unit and its result, or the exception that it raised.
+
+        Raises:
+            StoreUnavailable: Nothing was written.
+        """
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            connection = self._connection
+            connection.execute("BEGIN IMMEDIATE")
+            attempt = self._alone if len(group) == 1 else self._attempt
+            done = [(job, *attempt(connection, job)) for job in group]
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            failure = self._health.failed("write", error)
+            self._disconnect()
+            raise failure from error
+        self._health.worked("write")
+        return done
+
+    def _alone(self, connection: sqlite3.Connection, job: _Job) -> tuple[Unit, Any]:
+        """Run a job that has the transaction to itself and needs no savepoint; as `_attempt` else."""
+        unit = Unit(connection)
+        try:
+            return unit, job.work(unit)
+        except Exception as error:
+            if not connection.in_transaction or is_fatal(error):
+                raise
+            connection.execute("ROLLBACK")
+            connection.execute("BEGIN")
+            return Unit(connection), _Failed(error)
+
+    def _attempt(self, connection: sqlite3.Connection, job: _Job) -> tuple[Unit, Any]:
+        """Run one job in its savepoint.
+
+        Raises:
+            sqlite3.Error: The whole transaction is lost.
+        """
+        unit = Unit(connection)
+        connection.execute("SAVEPOINT job")
+        try:
+            result = job.work(unit)
+        except Exception as error:
+            if not connection.in_transaction or is_fatal(error):
+                raise
+            connection.execute("ROLLBACK TO job")
+            connection.execute("RELEASE job")
+            return Unit(connection), _Failed(error)
+        connection.execute("RELEASE job")
+        return unit, result
+
+    def _scrub(self) -> None:
+        assert self._connection is not None
+        try:
+            self._erase(self._connection)
+        except sqlite3.Error as error:
+            # The records are gone; their traces in free pages wait for the next erasure or the next start.
+            self._health.failed("write", error)
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: BaseException
+
+
+def _resolution(future: Future[Any], result: Any) -> Callable[[], None]:
+    if isinstance(result, _Failed):
+        error = result.error
+        return lambda: future.set_exception(error)
+    return lambda: future.set_result(result)
