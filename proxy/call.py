@@ -14,6 +14,7 @@ from proxy.inject import Block
 from proxy.observe import Conversation
 from proxy.plugs import JournalTurn
 from proxy.recall import Recalled
+from proxy.routes import Route
 from proxy.scope import Scope
 from proxy.types import Message
 
@@ -52,7 +53,9 @@ class Call:
         at: When it came.
         status: For ``X-Memory-Status``.
         model: As the client named it.
+        route: Where `models:` sends it; None for `upstream`.
         stream: Whether the client asked for a stream.
+        has_tools: Whether the model may call tools, so that a tool loop may follow.
         talk: Its conversation; None when its messages cannot be read.
         scope: Whose, with its session; None while memory stays out.
         block: What was injected.
@@ -66,12 +69,24 @@ class Call:
     at: datetime
     status: str = "ok"
     model: str = ""
+    route: Route | None = None
     stream: bool = False
+    has_tools: bool = False
     talk: Conversation | None = None
     scope: Scope | None = None
     block: Block = field(default_factory=Block)
     prepared: asyncio.Future[Prepared] | None = None
     journalled: asyncio.Task[JournalTurn | None] | None = None
+
+    @property
+    def known_as(self) -> str:
+        """The model's name for token counts and windows: the client's may be an alias that nobody else knows."""
+        return self.model if self.route is None else self.route.model
+
+    @property
+    def takes_system(self) -> bool:
+        """Whether its model takes a system message."""
+        return self.route is None or self.route.entry.system_role == "system"
 
     @property
     def headers(self) -> dict[str, str]:

@@ -26,10 +26,11 @@ from proxy.observe import Conversation, conversation
 from proxy.policy.match import evaluate, request_event
 from proxy.policy.rules import PolicySet
 from proxy.prepare import Preparation
+from proxy.routes import Routes
 from proxy.scope import Scope
 from proxy.settings import Config
 from proxy.wire import chat
-from proxy.wire.splice import JsonText, NotJson, parse
+from proxy.wire.splice import Edit, JsonText, NotJson, parse
 
 log = structlog.get_logger(__name__)
 _SYSTEM = ("system", "developer")
@@ -45,6 +46,7 @@ class Pipeline:
         clock: Returns now, aware UTC.
         metrics: Counts.
         threads: Where recall runs.
+        routes: Tells where `models:` sends a name.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class Pipeline:
         clock: Callable[[], datetime],
         metrics: Metrics,
         threads: ThreadPoolExecutor,
+        routes: Routes,
     ) -> None:
+        self._routes = routes
         self._deadline_s = config.recall.deadline_ms / 1000
         self._placement: chat.Placement = "user" if config.inject.placement == "user" else "system"
         self._preparation = preparation
@@ -108,11 +112,16 @@ class Pipeline:
             caller=replace(caller, refusal=caller.refusal or refusal),
             at=self._clock(),
             model=model if isinstance(model, str) else "",
+            route=self._routes.route(model) if isinstance(model, str) else None,
             stream=value.get("stream") is True,
+            has_tools=bool(value.get("tools") or value.get("functions")),
         )
         call.status = self._admit(call, body)
         if call.status == "ok":
             await self._prepare(call, body)
+        edits = [*self._placed(call, body), *_renamed(call, body)]
+        if edits:
+            call.body = body.edited(edits)
         self._metrics.memory_status(call.status)
         return call
 
@@ -149,13 +158,23 @@ class Pipeline:
         if block is None and (found.recalled.hits or found.recalled.slots):
             block = self._preparation.build(call, found.recalled)
         if block is not None and block.text:
-            call.body = chat.place(body, block.text, self._placement)
             call.block = block
             self._metrics.injected(block.tokens)
         reasons = ([] if done else ["deadline"]) + found.failures + found.recalled.failures
         if reasons:
             call.status = "degraded:" + ",".join(dict.fromkeys(reasons))
         self._metrics.recall_seconds(perf_counter() - started)
+
+    def _placed(self, call: Call, body: JsonText) -> list[Edit]:
+        at_system = self._placement == "system"
+        placement: chat.Placement = self._placement if call.takes_system or not at_system else "first_user"
+        return chat.placed(body, call.block.text, placement)
+
+
+def _renamed(call: Call, body: JsonText) -> list[Edit]:
+    """On the same wire the provider reads the client's own bytes, and knows the model by its own name alone."""
+    route = call.route
+    return [] if route is None or not route.is_same_wire else chat.renamed(body, route.upstream_model)
 
 
 def permitted(caller: Caller, principal: Principal) -> Caller:

@@ -7,7 +7,9 @@ later version brings are refused here with "not supported yet"; `proxy.config` r
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
+from datetime import time
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -28,6 +30,8 @@ from proxy.scope import check_part
 from proxy.types import MemoryType
 
 LATER = "not supported yet"
+_WITHOUT_ADDRESS = frozenset({"custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio", "openai_like"})
+"""Providers that are somebody's own server; litellm would send their keys to OpenAI, or to this very port."""
 
 
 def is_loopback(host: str) -> bool:
@@ -126,6 +130,8 @@ class Model(_Section):
         provider, slash, model = self.litellm.partition("/")
         if not (provider and slash and model) or "*" in provider:
             raise ValueError(f"litellm: {self.litellm!r} names no provider; write provider/model, e.g. openai/gpt-4o")
+        if self.api_base is None and provider in _WITHOUT_ADDRESS:
+            raise ValueError(f"{provider} has no address of its own: set api_base, e.g. http://127.0.0.1:8000/v1")
         if self.name.count("*") > 1 or self.litellm.count("*") > 1:
             raise ValueError("one * is the most that a name may hold; write an entry for each part")
         if ("*" in self.name) != ("*" in self.litellm):
@@ -336,16 +342,23 @@ class Session(_Section):
 class Backup(_Section):
     """Regular backups."""
 
-    at: str | None = Field(None, description=f"Time of day for the daily backup ({LATER}).")
-    dir: Path = Field(Path("backups"), description="Folder for backups.")
-    keep: Whole = Field(7, ge=1, description="How many backups are kept.")
+    at: str | None = Field(
+        None, description="Time of day for the daily backup, HH:MM in identity.timezone; null makes none."
+    )
+    dir: Path = Field(Path("backups"), description="Folder for daily backups.")
+    keep: Whole = Field(7, ge=1, description="How many backups are kept in it.")
 
     @field_validator("at")
     @classmethod
-    def _not_yet(cls, at: str | None) -> str | None:
-        if at is not None:
-            raise ValueError(f"the daily backup is {LATER}; leave it null")
+    def _time_of_day(cls, at: str | None) -> str | None:
+        if at is not None and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", at):
+            raise ValueError(f"{at!r} is no time of day; write HH:MM, e.g. '03:00', or null")
         return at
+
+    @property
+    def time(self) -> time | None:
+        """`at` as a value; None when no backup is made."""
+        return None if self.at is None else time.fromisoformat(self.at)
 
 
 class Config(_Section):

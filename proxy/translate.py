@@ -1,135 +1,171 @@
-"""Calls through litellm: a chat body in, chat JSON or server-sent events out. For now it serves `demo/echo` alone.
-
-litellm takes seconds and 150 MB to import, so it is imported by `warm`, in a thread, before the first call needs it.
-"""
+"""Calls through litellm: a chat body in, chat JSON or server-sent events out, whatever the provider speaks."""
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import json
-import os
-from collections.abc import AsyncGenerator, AsyncIterator
-from types import ModuleType
+from collections.abc import AsyncIterator
 from typing import Any
 
-from proxy.echo import MODEL, PROVIDER, reply
-from proxy.errors import RequestError
-from proxy.upstream import UpstreamUnreachable
+import orjson
+import structlog
 
-_LOCAL_ONLY = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
-"""Else the import asks the network for a newer price list."""
+from proxy import refusal
+from proxy.arguments import arguments
+from proxy.library import Library
+from proxy.refusal import Refused, TranslationFailed
+from proxy.routes import Route
+
+log = structlog.get_logger(__name__)
+DONE = b"data: [DONE]\n\n"
+_NO_KEY = "none"
+"""Sent where nobody has a key: else litellm would take one from the environment, which the client was not given."""
+_AMBIENT = frozenset({"bedrock", "oci", "sagemaker", "sagemaker_chat", "vertex_ai", "vertex_ai_beta"})
+"""Providers that sign requests, with the credentials of the machine; a client's key means nothing to them."""
+
+
+class Events:
+    """A translated stream: one server-sent event at a time, [DONE] last; `aclose` ends the provider's call.
+
+    Args:
+        first: The first chunk; None for an empty stream.
+        rest: litellm's stream after it.
+        model: The model's full name, for the log.
+    """
+
+    def __init__(self, first: Any | None, rest: Any, model: str) -> None:
+        self._first = first
+        self._rest = rest
+        self._model = model
+        self._ended = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._ended:
+            raise StopAsyncIteration
+        try:
+            chunk = self._first if self._first is not None else await anext(self._rest, None)
+        except Exception as error:  # noqa: BLE001 - litellm has no one root; each is told the client as an event
+            self._ended = True
+            log.warning("stream_failed", model=self._model, error_type=type(error).__name__)
+            return _event(refusal.event(error))
+        self._first = None
+        if chunk is None:
+            self._ended = True
+            return DONE
+        return _event(_chunk(chunk))
+
+    async def aclose(self) -> None:
+        """Break the provider's call off, if it is not over."""
+        self._ended = True
+        await _close(self._rest)
 
 
 class Translated:
-    """The models that litellm calls for us."""
+    """The models that litellm calls for us.
 
-    def __init__(self) -> None:
-        self._litellm: ModuleType | None = None
-        self._warming = asyncio.Lock()
+    Args:
+        library: litellm.
+    """
 
-    def serves(self, model: str) -> bool:
-        """Whether calls for this model name come here."""
-        return model == MODEL
+    def __init__(self, library: Library) -> None:
+        self._library = library
 
-    async def warm(self) -> ModuleType:
-        """Import litellm, once, off the event loop."""
-        async with self._warming:
-            if self._litellm is None:
-                self._litellm = await asyncio.to_thread(_import)
-            return self._litellm
-
-    async def complete(self, body: bytes) -> bytes:
+    async def complete(self, body: bytes, route: Route, client_key: str | None) -> bytes:
         """Answer a call that asks for no stream.
 
         Args:
             body: The chat request, a JSON object.
+            route: Where it goes.
+            client_key: The key that came with it, if it may go upstream.
 
         Returns:
             The chat completion as JSON.
 
         Raises:
             RequestError: `messages` is missing or no list of objects.
-            UpstreamUnreachable: litellm could not make the call.
+            Refused: The provider answered with an error.
+            TranslationFailed: The call could not be made.
         """
-        answer = await self._call(body, stream=False)
-        return str(answer.model_dump_json(exclude_none=True)).encode()
+        answer = await self._call(body, route, client_key)
+        return _json(_completion(answer))
 
-    async def stream(self, body: bytes) -> AsyncGenerator[bytes, None]:
-        """Answer a call that asks for a stream.
+    async def stream(self, body: bytes, route: Route, client_key: str | None) -> Events:
+        """Answer a call that asks for a stream; errors before its first event have their own status.
 
-        Args:
-            body: The chat request, a JSON object.
+        Args and Raises: as for `complete`.
 
         Returns:
-            One server-sent event at a time, [DONE] last. It may raise `UpstreamUnreachable` on the way.
-
-        Raises:
-            RequestError: `messages` is missing or no list of objects.
-            UpstreamUnreachable: litellm could not make the call.
+            The events; the caller closes them.
         """
-        return self._events(await self._call(body, stream=True))
-
-    async def _call(self, body: bytes, *, stream: bool) -> Any:
-        messages = json.loads(body).get("messages")
-        if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-            raise RequestError("messages must be a list of objects", param="messages")
-        litellm = await self.warm()
+        chunks = await self._call(body, route, client_key)
         try:
-            return await litellm.acompletion(model=MODEL, messages=messages, stream=stream, max_retries=0)
-        except litellm.exceptions.OpenAIError as error:
-            raise _failed(error) from error
+            first = await anext(chunks, None)
+        except Exception as error:
+            raise _explained(error, route) from error
+        except BaseException:
+            await _close(chunks)
+            raise
+        return Events(first, chunks, route.model)
 
-    async def _events(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[bytes, None]:
-        litellm = await self.warm()
+    async def _call(self, body: bytes, route: Route, client_key: str | None) -> Any:
+        litellm: Any = await self._library.warm()
+        named = arguments(litellm, route, json.loads(body))
         try:
-            async for chunk in chunks:
-                chunk.model = MODEL
-                yield b"data: " + str(chunk.model_dump_json(exclude_none=True)).encode() + b"\n\n"
-        except litellm.exceptions.OpenAIError as error:
-            raise _failed(error) from error
-        yield b"data: [DONE]\n\n"
+            return await litellm.acompletion(
+                **named,
+                api_base=route.entry.api_base,
+                api_key=_key(route, client_key),
+                max_retries=0,
+                num_retries=0,
+                _skip_mcp_handler=True,
+            )
+        except Exception as error:
+            raise _explained(error, route) from error
 
 
-def _failed(error: Exception) -> UpstreamUnreachable:
-    return UpstreamUnreachable(f"{MODEL} failed: {type(error).__name__}")
+def _explained(error: Exception, route: Route) -> Refused | TranslationFailed:
+    found = refusal.explain(error, route.model)
+    status = found.status if isinstance(found, Refused) else None
+    log.warning("translated_call_failed", model=route.model, status=status, error_type=type(error).__name__)
+    return found
 
 
-def _import() -> ModuleType:
-    os.environ.update(_LOCAL_ONLY)
-    litellm = importlib.import_module("litellm")
-    settings: Any = litellm
-    settings.suppress_debug_info = True
-    settings.custom_provider_map = [{"provider": PROVIDER, "custom_handler": _handler(litellm)}]
-    return litellm
+def _key(route: Route, client_key: str | None) -> str | None:
+    if route.api_key is not None:
+        return route.api_key
+    return None if route.provider in _AMBIENT else client_key or _NO_KEY
 
 
-def _handler(litellm: ModuleType) -> Any:
-    """The custom provider; its class can only be made once litellm is there."""
-
-    async def acompletion(self: Any, *args: Any, **named: Any) -> Any:
-        text = reply(named["messages"])
-        answer = named["model_response"]
-        answer.choices[0].message.content = text
-        answer.choices[0].finish_reason = "stop"
-        answer.model = MODEL
-        return answer
-
-    async def astreaming(self: Any, *args: Any, **named: Any) -> AsyncIterator[dict[str, Any]]:
-        for piece in reply(named["messages"]).splitlines(keepends=True):
-            yield _chunk(piece, finished=False)
-        yield _chunk("", finished=True)
-
-    made = type("Echo", (litellm.CustomLLM,), {"acompletion": acompletion, "astreaming": astreaming})
-    return made()
+def _completion(answer: Any) -> dict[str, Any]:
+    body: dict[str, Any] = answer.model_dump(mode="json", exclude_none=True)
+    for choice in body.get("choices", ()):
+        choice.setdefault("finish_reason", None)
+        choice.setdefault("message", {}).setdefault("content", None)
+    return body
 
 
-def _chunk(text: str, *, finished: bool) -> dict[str, Any]:
-    return {
-        "text": text,
-        "is_finished": finished,
-        "finish_reason": "stop" if finished else None,
-        "index": 0,
-        "tool_use": None,
-        "usage": None,
-    }
+def _chunk(chunk: Any) -> dict[str, Any]:
+    body: dict[str, Any] = chunk.model_dump(mode="json", exclude_none=True)
+    for choice in body.get("choices", ()):
+        choice.setdefault("delta", {})
+        choice.setdefault("finish_reason", None)
+    return body
+
+
+def _event(data: dict[str, Any]) -> bytes:
+    return b"data: " + _json(data) + b"\n\n"
+
+
+def _json(data: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(data)
+    except TypeError:  # half a character, which only an escape can hold, or a number past 64 bits
+        return json.dumps(data).encode()
+
+
+async def _close(chunks: Any) -> None:
+    close = getattr(chunks, "aclose", None)
+    if close is not None:
+        await close()

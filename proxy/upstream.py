@@ -45,13 +45,21 @@ class Upstream:
         base_url: Up to and including ``/v1``.
         api_key: Sent in place of the client's key; None for none.
         forwards_key: Whether the client's own key goes upstream where there is no `api_key`.
+        setting: Where its address stands in config.yaml, for messages.
         connect_timeout_s: For reaching the provider; its thinking is not timed.
     """
 
     def __init__(
-        self, base_url: str, api_key: str | None, *, forwards_key: bool = True, connect_timeout_s: float = 10.0
+        self,
+        base_url: str,
+        api_key: str | None,
+        *,
+        forwards_key: bool = True,
+        setting: str = "upstream.base_url",
+        connect_timeout_s: float = 10.0,
     ) -> None:
         self._forwards_key = forwards_key
+        self._setting = setting
         self._base = base_url.rstrip("/")
         self._api_key = api_key
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s, sock_read=None)
@@ -124,7 +132,7 @@ class Upstream:
         place = URL(self._base)
         return UpstreamUnreachable(
             f"cannot reach the provider at {place.host}:{place.port} ({type(error).__name__}); "
-            "check upstream.base_url and your network"
+            f"check {self._setting} and your network"
         )
 
 

@@ -9,7 +9,7 @@ import asyncio
 import json
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,11 +109,12 @@ class Lane:
         self.url = url
         self.replies: deque[Reply] = deque()
         self.received: list[Received] = []
+        self.default: Callable[[Received], Reply] = lambda received: completion()
         self.started = threading.Semaphore(0)
         self.gone = threading.Event()
 
     def script(self, *replies: Reply) -> None:
-        """Answer with these, one a request; after them with a plain completion."""
+        """Answer with these, one a request; after them with what `default` gives, a plain completion."""
         self.replies.extend(replies)
 
     @property
@@ -144,13 +145,13 @@ class ScriptedUpstream:
             await request.read(),
         )
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        key = bearer or request.headers.get("x-api-key") or request.headers.get("x-goog-api-key", "")
+        key = bearer or request.headers.get("x-api-key", "") or request.headers.get("x-goog-api-key", "")
         lane = self.lanes.get(key)
         if lane is None:
             self.stray[key].append(received)
             return web.json_response({"error": {"message": "bad key", "code": "invalid_api_key"}}, status=401)
         lane.received.append(received)
-        reply = lane.replies.popleft() if lane.replies else completion()
+        reply = lane.replies.popleft() if lane.replies else lane.default(received)
         lane.started.release()
         return await self._send(request, reply, lane)
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.types import ToolCall
-from proxy.wire.chat import Placement, content_text, messages, place, tool_calls
+from proxy.wire.chat import Placement, content_text, messages, place, renamed, tool_calls
 from proxy.wire.splice import parse, well_formed
 
 BLOCK = '<recalled_memories>\n- [fact] "北京" \\ 🙂\n</recalled_memories>'
@@ -286,3 +286,24 @@ def test_tool_calls_keep_what_is_text_in_them() -> None:
 def test_half_characters_are_made_whole() -> None:
     (message,) = messages(parse(rb'{"messages":[{"role":"user","content":"\ud83d \ud83d\ude00"}]}')) or ()
     assert message.text == "\ufffd 😀"
+
+
+# ── models of `models:` ────────────────────────────────────────────────────────────────────────────────────────────
+def test_the_block_goes_to_the_first_user_message_where_there_is_no_system_role() -> None:
+    body = parse(
+        b'{"messages":[{"role":"system","content":"S"},{"role":"user","content":"a"},{"role":"user","content":"b"}]}'
+    )
+    assert [m["content"] for m in parse(place(body, "B", "first_user")).value["messages"]] == ["S", "a\n\nB", "b"]
+
+
+def test_a_user_message_is_made_where_there_is_none() -> None:
+    body = parse(b'{"messages":[{"role":"assistant","content":"a"}]}')
+    first, _ = parse(place(body, "B", "first_user")).value["messages"]
+    assert first == {"role": "user", "content": "B"}
+
+
+@pytest.mark.parametrize("text", [b'{"model":"x","a":1.0}', b'{"a":1.0}', b'{"model": 5}'])
+def test_a_name_is_replaced_in_place(text: bytes) -> None:
+    body = parse(text)
+    assert body.edited(renamed(body, "y")) == text.replace(b'"x"', b'"y"').replace(b" 5", b' "y"')
+    assert renamed(parse(b'{"model":"y"}'), "y") == []

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 import aiohttp
 from aiohttp import web
 
 from proxy.call import Call
-from proxy.errors import RequestError
 from proxy.http.errors import error_response
 from proxy.http.gate import Gate
-from proxy.http.relay import SideCopy, cut, pass_on, relay, unreachable, with_query
+from proxy.http.relay import SideCopy, pass_on, relay, unreachable, with_query
+from proxy.http.translated import TranslatedAnswers
 from proxy.metrics import Metrics
 from proxy.pipeline import Pipeline
+from proxy.provider import NotSameWire, Providers
 from proxy.record import Recorder
-from proxy.translate import Translated
 from proxy.types import Answer
 from proxy.upstream import Upstream, UpstreamUnreachable
 from proxy.wire import chat
@@ -34,7 +32,8 @@ class ChatDoor:
         pipeline: The call's way through memory, up to the upstream call.
         recorder: Journals it from then on.
         upstream: The provider on the same wire.
-        translated: Models that are called through litellm.
+        providers: Those of `models:` on the same wire.
+        translated: Answers for models that are called through litellm.
         metrics: Counts calls and the provider's usage.
         gate: Tells who asks; a foreign page's calls go through without memory.
     """
@@ -44,13 +43,15 @@ class ChatDoor:
         pipeline: Pipeline,
         recorder: Recorder,
         upstream: Upstream,
-        translated: Translated,
+        providers: Providers,
+        translated: TranslatedAnswers,
         metrics: Metrics,
         gate: Gate,
     ) -> None:
         self._pipeline = pipeline
         self._recorder = recorder
         self._upstream = upstream
+        self._providers = providers
         self._translated = translated
         self._metrics = metrics
         self._gate = gate
@@ -74,20 +75,21 @@ class ChatDoor:
             refusal=None if self._gate.is_own_page(request) else "foreign-origin",
         )
         self._recorder.forwarded(call)
-        if self._translated.serves(call.model):
-            response = await self._answer_translated(request, call)
-        else:
+        if call.route is None or call.route.is_same_wire:
             response = await self._answer(request, call)
+        else:
+            response = await self._translated.answer(request, call, call.route)
         self._metrics.request(chat.PATH, response.status)
         return response
 
     async def _answer(self, request: web.Request, call: Call) -> web.StreamResponse:
         path = with_query(chat.PATH, request)
         try:
-            upstream = await self._upstream.open(
+            chosen = self._upstream if call.route is None else await self._providers.upstream(call.route)
+            upstream = await chosen.open(
                 "POST", path, request.headers, call.body, side_copy=call.journalled is not None
             )
-        except UpstreamUnreachable as error:
+        except (NotSameWire, UpstreamUnreachable) as error:
             self._recorder.void(call, "the provider could not be reached")
             return error_response(unreachable(error), call.headers)
         except asyncio.CancelledError:
@@ -121,48 +123,6 @@ class ChatDoor:
             # A client may well leave between an answer's end mark and the end of its bytes: that answer is whole.
             if not ended:
                 self._recorder.abandon(call, collector.answer(cut=True))
-
-    async def _answer_translated(self, request: web.Request, call: Call) -> web.StreamResponse:
-        try:
-            if call.stream:
-                events = await self._translated.stream(call.body)
-            else:
-                body = await self._translated.complete(call.body)
-        except asyncio.CancelledError:
-            self._recorder.abandon(call, _SKIPPED)
-            raise
-        except (RequestError, UpstreamUnreachable) as error:
-            self._recorder.void(call, "the model could not be called")
-            return error_response(error if isinstance(error, RequestError) else unreachable(error), call.headers)
-        if call.stream:
-            return await self._stream_translated(request, call, events)
-        collector = JsonCollector()
-        collector.feed(body)
-        await self._recorder.complete(call, collector.answer(cut=False))
-        return web.Response(body=body, content_type="application/json", headers=call.headers)
-
-    async def _stream_translated(
-        self, request: web.Request, call: Call, events: AsyncGenerator[bytes, None]
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8", **call.headers})
-        collector = StreamCollector()
-        ended = False
-        try:
-            async with aclosing(events):
-                await response.prepare(request)
-                async for event in events:
-                    collector.feed(event)
-                    if collector.finished and not ended:
-                        ended = True
-                        await self._recorder.complete(call, collector.answer(cut=False))
-                    await response.write(event)
-                await response.write_eof()
-        except (UpstreamUnreachable, ConnectionResetError):
-            cut(request)
-        finally:
-            if not ended:
-                self._recorder.abandon(call, collector.answer(cut=True))
-        return response
 
 
 def _is_encoded(request: web.Request) -> bool:

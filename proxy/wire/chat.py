@@ -14,7 +14,7 @@ from proxy.types import Message, ToolCall
 from proxy.wire.splice import Edit, JsonText, Span, array_items, object_members, quoted, well_formed
 
 PATH = "/chat/completions"
-Placement = Literal["system", "user"]
+Placement = Literal["system", "user", "first_user"]
 _LEADING = ("system", "developer")
 
 
@@ -109,31 +109,47 @@ def string(value: Any) -> str | None:
 
 
 def place(body: JsonText, block: str, placement: Placement) -> bytes:
-    """The body with the block in it; every other byte stays.
+    """The body with the block in it, as `placed` has it; every other byte stays."""
+    return body.edited(placed(body, block, placement))
+
+
+def placed(body: JsonText, block: str, placement: Placement) -> list[Edit]:
+    """The edits that put a block into a body.
 
     Args:
         body: The request; `messages` was readable.
         block: The block's text; empty leaves the body as it is.
         placement: ``system``: after the text of the last leading system or developer message, or in a new system
-            message at the top. ``user``: at the end of the newest user message. A message whose content is neither text
-            nor parts is left to the provider to refuse.
+            message at the top. ``user``: at the end of the newest user message; ``first_user``: of the first one, for
+            models without a system role. A message whose content is neither text nor parts is left to the provider to
+            refuse.
 
     Returns:
-        UTF-8 JSON.
+        The edits; none for an empty block.
     """
     if not block:
-        return body.text.encode()
+        return []
     start = body.members["messages"].start
     items = list(array_items(body.text, start))
     target = _target(items, placement)
     if target is None:
-        message = f'{{"role":"system","content":{quoted(block)}}}'
-        return body.edited([Edit(start + 1, start + 1, message + ("," if items else ""))])
-    return body.edited([_append(body.text, target, block)])
+        role = "user" if placement == "first_user" else "system"
+        message = f'{{"role":"{role}","content":{quoted(block)}}}'
+        return [Edit(start + 1, start + 1, message + ("," if items else ""))]
+    return [_append(body.text, target, block)]
+
+
+def renamed(body: JsonText, model: str) -> list[Edit]:
+    """The edits that make a body name another model; none where it does already, or names none."""
+    span = body.members.get("model")
+    return [] if span is None or span.value == model else [Edit(span.start, span.end, quoted(model))]
 
 
 def _target(items: Sequence[Span], placement: Placement) -> Span | None:
-    if placement == "user":
+    if placement != "system":
+        users = [item for item in items if item.value.get("role") == "user" and _holds_text(item)]
+        if placement == "first_user":
+            return users[0] if users else None
         newest = next((item for item in reversed(items) if item.value.get("role") == "user"), None)
         if newest is not None and _holds_text(newest):
             return newest
