@@ -19,32 +19,42 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from proxy.auth import Doorkeeper
+from proxy.auth import SINGLE_TENANT, Doorkeeper
+from proxy.backup.create import Origin
+from proxy.backup.daily import DailyBackup
 from proxy.config import Config
 from proxy.embed import open_embedder
-from proxy.errors import SidemirrorError, StoreUnavailable, WorkingMemoryUnavailable
+from proxy.errors import SidemirrorError, StoreError, StoreUnavailable, WorkingMemoryUnavailable
 from proxy.http.chat import ChatDoor
 from proxy.http.gate import Gate
 from proxy.http.health import HealthDoor
 from proxy.http.memory_api import MemoryApi
 from proxy.http.relay import RawDoor
 from proxy.http.server import application, runner
+from proxy.http.translated import TranslatedAnswers
+from proxy.library import Library
 from proxy.metrics import Metrics
 from proxy.observe import answer_hash
 from proxy.pipeline import Pipeline
 from proxy.plugs import Embedder, Store, WorkingMemory
+from proxy.policy.match import evaluate
 from proxy.policy.rules import PolicySet
 from proxy.policy.watch import PolicyHolder
 from proxy.prepare import Preparation
+from proxy.provider import Providers
 from proxy.recall import Recall
 from proxy.record import Recorder
 from proxy.remember import Remember
+from proxy.routes import Routes
+from proxy.scope import Scope
+from proxy.store.data_dir import address_known
 from proxy.store.directory_lock import FileLock
 from proxy.store.embedded_redis import EmbeddedRedis
 from proxy.store.sqlite import SqliteStore
 from proxy.store.working import RedisWorkingMemory
 from proxy.tokens import TokenCounter
 from proxy.translate import Translated
+from proxy.types import Event
 from proxy.upstream import Upstream
 from proxy.worker import Worker
 
@@ -52,6 +62,7 @@ log = structlog.get_logger(__name__)
 _THREADS = 8
 _SECRET_BYTES = 32
 _DRAIN_S = 5.0
+_PATIENT_S = 1.0
 _SHUTDOWN_S = 10.0
 
 
@@ -71,6 +82,7 @@ class House:
     policies: PolicyHolder
     pipeline: Pipeline
     worker: Worker
+    backups: DailyBackup | None
     metrics: Metrics
     app: web.Application
 
@@ -83,17 +95,20 @@ class House:
             found.append(("working-memory", "Redis does not answer; session slots are left out until it does"))
         if self.policies.error is not None:
             found.append(("policies", self.policies.error))
+        if self.backups is not None and (failed := self.backups.trouble()) is not None:
+            found.append(("backup", failed))
         self.metrics.degraded([name for name, _ in found])
         return found
 
 
 @asynccontextmanager
-async def serving(config: Config, *, strict: bool = False) -> AsyncIterator[str]:
+async def serving(config: Config, *, strict: bool = False, config_file: Path | None = None) -> AsyncIterator[str]:
     """Run the proxy.
 
     Args:
         config: Settings.
         strict: Refuse to start with a damaged store, instead of relaying without memory.
+        config_file: Where the settings were read from; the daily backup takes it along.
 
     Yields:
         Its address, e.g. ``http://127.0.0.1:8080``.
@@ -101,7 +116,7 @@ async def serving(config: Config, *, strict: bool = False) -> AsyncIterator[str]
     Raises:
         SidemirrorError: It cannot start; the message says why and what to do.
     """
-    async with building(config, strict=strict) as house:
+    async with building(config, strict=strict, config_file=config_file) as house:
         web_runner = runner(house.app, shutdown_timeout_s=_SHUTDOWN_S)
         await web_runner.setup()
         try:
@@ -114,8 +129,9 @@ async def serving(config: Config, *, strict: bool = False) -> AsyncIterator[str]
                     "stop what uses the port, or choose another with --port"
                 ) from error
             port = web_runner.addresses[0][1]
-            host = f"[{config.server.host}]" if ":" in config.server.host else config.server.host
-            yield f"http://{host}:{port}"
+            address = f"http://{_callable_host(config.server.host)}:{port}"
+            with address_known(config.data_dir, address):
+                yield address
         finally:
             await web_runner.cleanup()
             with suppress(TimeoutError):
@@ -124,7 +140,7 @@ async def serving(config: Config, *, strict: bool = False) -> AsyncIterator[str]
 
 
 @asynccontextmanager
-async def building(config: Config, *, strict: bool = False) -> AsyncIterator[House]:
+async def building(config: Config, *, strict: bool = False, config_file: Path | None = None) -> AsyncIterator[House]:
     """Build all parts and run their background work; take them down at the end."""
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
@@ -135,8 +151,12 @@ async def building(config: Config, *, strict: bool = False) -> AsyncIterator[Hou
         embedder = open_embedder(config.embedding.provider, config.embedding.model)
         store = _open_store(config, embedder, stack, strict=strict)
         redis = _start_redis(config, stack)
-        working = _connect(config, policies.current, redis)
+        # Within the deadline of recall, and with time left in it for the other layers.
+        working = _connect(config, policies.current, redis, timeout_s=0.6 * config.recall.deadline_ms / 1000)
         stack.callback(working.close)
+        # Nobody waits for write-back: a moment's delay of Redis must not cost it a slot.
+        patient = _connect(config, policies.current, redis, timeout_s=_PATIENT_S)
+        stack.callback(patient.close)
         threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="memory"))
         openai = await stack.enter_async_context(
             Upstream(config.upstream.base_url, _secret(config), forwards_key=passthrough)
@@ -152,7 +172,7 @@ async def building(config: Config, *, strict: bool = False) -> AsyncIterator[Hou
         tokens = TokenCounter()
         remember = Remember(
             store,
-            working,
+            patient,
             embedder,
             lambda: policies.current,
             tokens.count,
@@ -165,7 +185,9 @@ async def building(config: Config, *, strict: bool = False) -> AsyncIterator[Hou
         group = await stack.enter_async_context(_background())
         recall = Recall(store, working, embedder, config.recall, metrics)
         preparation = Preparation(config, store, working, recall, lambda: policies.current, tokens)
-        pipeline = Pipeline(config, preparation, lambda: policies.current, utc_now, metrics, threads)
+        pipeline = Pipeline(
+            config, preparation, lambda: policies.current, utc_now, metrics, threads, Routes(config.models)
+        )
         recorder = Recorder(
             store,
             preparation,
@@ -178,7 +200,7 @@ async def building(config: Config, *, strict: bool = False) -> AsyncIterator[Hou
         )
         memory_api = MemoryApi(
             store=store,
-            working=working,
+            working=patient,
             recall=recall,
             remember=remember,
             failure=recorder.failure,
@@ -189,22 +211,52 @@ async def building(config: Config, *, strict: bool = False) -> AsyncIterator[Hou
             gate=gate,
         )
         max_body_bytes = config.server.max_body_mb * 2**20
-        chat = ChatDoor(pipeline, recorder, openai, Translated(), metrics, gate)
+        library = Library()
+        providers = await stack.enter_async_context(Providers(library, forwards_key=passthrough))
+        translated = TranslatedAnswers(Translated(library), recorder, metrics, forwards_key=passthrough)
+        chat = ChatDoor(pipeline, recorder, openai, providers, translated, metrics, gate)
         raw = RawDoor(openai, anthropic, gate, max_body_bytes)
         house: House
-        health = HealthDoor(lambda: house.degraded(), lambda: not stop.is_set(), metrics, threads)
+        health = HealthDoor(
+            lambda: house.degraded(),
+            lambda: not stop.is_set(),
+            metrics,
+            threads,
+            # With keys the port may be open to others than the owner.
+            shows_details=config.auth.is_open,
+        )
         routes = [*chat.routes(), *memory_api.routes(), *health.routes(), *raw.routes()]
         app = application(routes, max_body_bytes=max_body_bytes)
-        house = House(config, store, working, embedder, policies, pipeline, worker, metrics, app)
+        backups = _daily_backup(config, config_file, redis, metrics)
+        house = House(config, store, working, embedder, policies, pipeline, worker, backups, metrics, app)
         group.service(worker.run())
+        if backups is not None:
+            group.service(backups.run())
         group.service(policies.watch(stop))
         if redis is not None:
             group.service(redis.supervise(stop))
+        await asyncio.to_thread(_warm_up, recall, policies.current)
         group.spawn(asyncio.to_thread(tokens.warm))
+        if config.models:
+            group.spawn(library.warm())
         try:
             yield house
         finally:
             stop.set()
+
+
+def _callable_host(host: str) -> str:
+    """The host to call: a wildcard address listens everywhere, but nobody can call it by that name."""
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - shown, not bound
+    return f"[{shown}]" if ":" in shown else shown
+
+
+def _warm_up(recall: Recall, policies: PolicySet) -> None:
+    """Touch what the first recall needs (the model's pages, compiled patterns), or it would miss its deadline."""
+    scope = Scope(SINGLE_TENANT, "warm-up")
+    with suppress(StoreError):
+        recall.search(scope, "What was it? 是什么来着？", now=utc_now(), policies=policies, top_k=1, filters=None)
+    evaluate(policies, Event("user_message", "I like tea. 我喜欢茶。", "en", "user", utc_now()))
 
 
 def _lock_data_dir(config: Config, stack: AsyncExitStack) -> None:
@@ -276,15 +328,26 @@ def _start_redis(config: Config, stack: AsyncExitStack) -> EmbeddedRedis | None:
     return server
 
 
-def _connect(config: Config, policies: PolicySet, redis: EmbeddedRedis | None) -> WorkingMemory:
+def _daily_backup(
+    config: Config, config_file: Path | None, redis: EmbeddedRedis | None, metrics: Metrics
+) -> DailyBackup | None:
+    settings = config.backup
+    if settings.time is None:
+        return None
+    url = redis.url if redis is not None else config.redis.url
+    origin = Origin(config.data_dir, url, config_file, config.policies)
+    zone = config.identity.zone
+    return DailyBackup(origin, settings.dir, settings.keep, settings.time, zone, utc_now, metrics)
+
+
+def _connect(config: Config, policies: PolicySet, redis: EmbeddedRedis | None, *, timeout_s: float) -> WorkingMemory:
     retention = policies.retention
     url = redis.url if redis is not None else config.redis.url
     return RedisWorkingMemory(
         url,
         ttl_s=retention.working_ttl_s,
         max_items=retention.working_max_items,
-        # Within the deadline of recall, and with time left in it for the other layers.
-        timeout_s=0.6 * config.recall.deadline_ms / 1000,
+        timeout_s=timeout_s,
     )
 
 

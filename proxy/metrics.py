@@ -46,6 +46,7 @@ class Metrics:
         self._written = self._counter("written", "Drafts by what became of them.", "action", "kind")
         self._write_failures = self._counter("write_failures", "Turns whose memories were not written.", "reason")
         self._reloads = self._counter("policy_reloads", "Reloads of the policy folder.", "result")
+        self._backups = self._counter("backups", "Daily backups.", "result")
         self._timeouts = self._counter("policy_timeouts", "Patterns that took too long.", "rule_id")
         self._usage = self._counter("usage_tokens", "Tokens the provider reported.", "kind", "memory")
         self._injected = Counter(
@@ -110,6 +111,10 @@ class Metrics:
     def policies_reloaded(self, result: str) -> None:
         """The policy folder was read again: ``ok`` or ``refused``."""
         self._reloads.of(result).inc()
+
+    def backed_up(self, result: str) -> None:
+        """A daily backup was tried: ``ok`` or ``failed``."""
+        self._backups.of(result).inc()
 
     def policy_timed_out(self, rule_id: str) -> None:
         """A rule's pattern ran into its time limit."""

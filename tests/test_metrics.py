@@ -32,6 +32,7 @@ def test_every_event_is_counted_under_its_documented_name() -> None:
     metrics.written("slot")
     metrics.write_failed("StoreUnavailable")
     metrics.policies_reloaded("refused")
+    metrics.backed_up("failed")
     metrics.policy_timed_out("preference-stated")
     metrics.upstream_seconds(0.7)
     assert value(metrics, "requests_total", path="/v1/chat/completions", status="200") == 1
@@ -45,6 +46,7 @@ def test_every_event_is_counted_under_its_documented_name() -> None:
     assert value(metrics, "written_total", action="slot", kind="") == 1
     assert value(metrics, "write_failures_total", reason="StoreUnavailable") == 1
     assert value(metrics, "policy_reloads_total", result="refused") == 1
+    assert value(metrics, "backups_total", result="failed") == 1
     assert value(metrics, "policy_timeouts_total", rule_id="preference-stated") == 1
     assert value(metrics, "upstream_seconds_sum") == 0.7
 

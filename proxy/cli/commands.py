@@ -10,10 +10,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from proxy import __version__
+from proxy import __version__, log
 from proxy.cli import demo as demo_play
+from proxy.cli.backup import backup, restore
+from proxy.cli.doctor import doctor
 from proxy.cli.key import key
 from proxy.cli.policy import policy
+from proxy.cli.reindex import reindex
 from proxy.cli.serve import run_server
 from proxy.config import Override, default_path, load
 from proxy.errors import SidemirrorError
@@ -27,14 +30,12 @@ cli = typer.Typer(
 )
 cli.add_typer(policy)
 cli.add_typer(key)
+for _command in (doctor, backup, restore, reindex):
+    cli.command()(_command)
 _LATER = {
     "init": "Write config.yaml, policies/ and docker-compose.yml for a project of your own.",
-    "doctor": "Check config, model, Redis, store, index and upstream.",
     "memory": "List, search, add and forget memories of a running proxy.",
     "eval": "Evaluate recall on a file of cases.",
-    "backup": "Back the store and working memory up, online.",
-    "restore": "Restore a backup.",
-    "reindex": "Rebuild the index from the store.",
     "mcp": "Serve MCP over stdio for a running proxy.",
 }
 
@@ -56,7 +57,7 @@ def _options(
 
 @cli.command()
 def serve(
-    config: Annotated[Path | None, typer.Option(help="Settings file.  [default: config.yaml here, if any]")] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings file.  (default: config.yaml here, if any)")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0 takes a free one.")] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of everything that is kept.")] = None,
@@ -73,7 +74,9 @@ def serve(
         flags.append(Override("--port", ("server", "port"), port))
     if data is not None:
         flags.append(Override("--data", ("data_dir",), str(data.absolute())))
-    run_server(load(config or default_path(), os.environ, flags), strict=strict)
+    path = config or default_path()
+    settings = load(path, os.environ, flags)
+    run_server(settings, strict=strict, config_file=path.absolute() if path else None)
 
 
 @cli.command()
@@ -85,6 +88,7 @@ def demo(
     compare: Annotated[bool, typer.Option("--compare", help="Ask again with memory off.")] = False,
 ) -> None:
     """Play two conversations (Chinese and English) in two sessions each, and show what memory did."""
+    log.configure("warning")
     asyncio.run(demo_play.run(url, model, compare=compare, console=Console()))
 
 

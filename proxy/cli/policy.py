@@ -30,7 +30,7 @@ _EVENTS: dict[Said, Literal["user_message", "assistant_message", "tool_result"]]
     "tool": "tool_result",
 }
 PathArgument = Annotated[
-    Path | None, typer.Argument(help="File or folder.  [default: what config.yaml names, else the shipped policies]")
+    Path | None, typer.Argument(help="File or folder.  (default: what config.yaml names, else the shipped policies)")
 ]
 
 
@@ -78,6 +78,12 @@ def explain(
 def schema() -> None:
     """Print the JSON Schema of policy files, for editors."""
     typer.echo(schema_text(), nl=False)
+
+
+@policy.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def replay() -> None:
+    """Replay a transcript against the policies (not supported yet)."""
+    raise SidemirrorError("'sidemirror policy replay' is not supported yet")
 
 
 def _print(rules: list[dict[str, Any]], *, every: bool) -> None:
