@@ -96,7 +96,7 @@ class Doorkeeper:
     def __init__(self, auth: Auth, secret: bytes) -> None:
         self._mode = auth.mode
         self._by_provider_key = auth.tenant == "api_key"
-        self._aliases: Mapping[str, str] = {alias.tenant: alias.keeps for alias in auth.aliases}
+        self._aliases = _followed({alias.tenant: alias.keeps for alias in auth.aliases})
         self._secret = secret
         self._keys = tuple(
             _Known(
@@ -150,11 +150,27 @@ def presented_keys(headers: Headers) -> set[str]:
     found = set()
     for name in _SECRET_HEADERS:
         for value in headers.getall(name, ()):
-            scheme, _, token = value.strip().partition(" ")
-            key = token.strip() if scheme.lower() == "bearer" else value.strip()
+            scheme, *rest = value.split(maxsplit=1) or [""]
+            key = "".join(rest).strip() if scheme.lower() == "bearer" else value.strip()
             if key:
                 found.add(key)
     return found
+
+
+def _followed(aliases: Mapping[str, str]) -> dict[str, str]:
+    """Each alias's last tenant: a key that was rotated twice keeps what its first one had.
+
+    >>> _followed({"key-2": "key-1", "key-3": "key-2"})
+    {'key-2': 'key-1', 'key-3': 'key-1'}
+    """
+    followed = {}
+    for tenant, keeps in aliases.items():
+        met = {tenant}
+        while keeps in aliases and keeps not in met:
+            met.add(keeps)
+            keeps = aliases[keeps]
+        followed[tenant] = keeps
+    return followed
 
 
 def new_key() -> str:

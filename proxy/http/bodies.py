@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 from aiohttp import web
@@ -186,8 +185,3 @@ def _invalid(error: ValidationError) -> RequestError:
     code = "invalid_json" if details[0]["type"] == "json_invalid" else "invalid_field"
     param = ".".join(str(step) for step in details[0]["loc"]) or None
     return RequestError("; ".join(said), code=code, param=param)
-
-
-def seconds_until(moment: datetime | None, now: datetime) -> float | None:
-    """How long from `now` to `moment`, in seconds; None stays None."""
-    return None if moment is None else (moment - now).total_seconds()

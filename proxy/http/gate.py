@@ -30,7 +30,7 @@ class Gate:
     default_user: str | None
 
     def admit(self, request: web.Request, permission: Permission) -> Principal:
-        """The principal of a request that needs a permission.
+        """The principal of a proxied call that needs a permission.
 
         Raises:
             RequestError: 401 for no or an unknown key, 403 for a key without the permission.
@@ -43,43 +43,66 @@ class Gate:
         """Whether the request comes from no web page, or from one of an allowed host."""
         return origin_is_allowed(request, self.allowed_hosts)
 
-    def owner(
-        self, request: web.Request, permission: Permission, fields: Mapping[str, Any] | None = None
-    ) -> tuple[Principal, Scope]:
-        """The principal and the owner of a call to our own endpoints.
+    def enter(self, request: web.Request, permission: Permission | None) -> Principal:
+        """The principal of a call to our own endpoints, told before anything of the call is read.
 
         Args:
             request: The call.
-            permission: What it needs.
-            fields: `user_id`, `agent_id`, `session_id` as the body or query has them; the query's by default.
+            permission: What it needs; None lets every key in.
 
         Raises:
-            RequestError: 401, or 403 for a foreign host, page, user or agent, a missing permission, or no user.
+            RequestError: 401 for no or an unknown key; 403 for a foreign host or page, or a key without the permission.
         """
         check_host_and_origin(request, self.allowed_hosts)
-        principal = self.admit(request, permission)
-        named = fields if fields is not None else {key: request.query.get(key) for key in ("user_id", "agent_id")}
+        principal = self.doorkeeper.admit(request.headers)
+        if permission is not None:
+            principal.require(permission)
+        if principal.tenant is None:
+            raise _no_tenant()
+        return principal
+
+    def owner(self, request: web.Request, principal: Principal, fields: Mapping[str, Any] | None = None) -> Scope:
+        """The owner of a call to our own endpoints.
+
+        Args:
+            request: The call.
+            principal: Who asks, as `enter` told.
+            fields: `user_id`, `agent_id`, `session_id` as the body has them; what is not in it, the query may name.
+
+        Raises:
+            RequestError: 403 for a foreign user or agent, or for no user; 400 for a part named twice in the query.
+        """
+        in_query = {name: _one(request, name) for name in ("user_id", "agent_id")}
         scope = identify_owner(
             request.headers,
-            named,
+            {**in_query, **(fields or {})},
             tenant=principal.tenant or "",
             default_user=principal.user_id or self.default_user,
             default_agent=principal.agent_id,
         )
         if scope is None:
-            raise _no_identity(principal)
+            raise _no_identity()
         principal.check_bounds(scope.user_id, scope.agent_id)
-        return principal, scope
+        return scope
 
 
-def _no_identity(principal: Principal) -> RequestError:
-    if principal.tenant is None:
-        return RequestError(
-            "whose memories? With auth.tenant: api_key the provider key tells; send it as a bearer token",
-            status=401,
-            code="invalid_api_key",
-            type_="authentication_error",
-        )
+def _one(request: web.Request, name: str) -> str | None:
+    values = set(request.query.getall(name, ()))
+    if len(values) > 1:
+        raise RequestError(f"{name} stands in the query with different values", code="invalid_field", param=name)
+    return values.pop() if values else None
+
+
+def _no_tenant() -> RequestError:
+    return RequestError(
+        "whose memories? With auth.tenant: api_key the provider key tells; send it, and no other, as a bearer token",
+        status=401,
+        code="invalid_api_key",
+        type_="authentication_error",
+    )
+
+
+def _no_identity() -> RequestError:
     return RequestError(
         "whose memories? Name the user in X-Memory-User (not blank, at most 256 characters)",
         status=403,

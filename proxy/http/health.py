@@ -22,12 +22,14 @@ class HealthDoor:
         relaying: Returns whether calls can be relayed.
         metrics: What `/metrics` shows.
         threads: Where `degraded` runs.
+        shows_details: Whether `/readyz` tells the sentences too: they name files, which is no business of strangers.
     """
 
     degraded: Callable[[], Sequence[tuple[str, str]]]
     relaying: Callable[[], bool]
     metrics: Metrics
     threads: ThreadPoolExecutor
+    shows_details: bool
 
     def routes(self) -> list[web.RouteDef]:
         """The three routes."""
@@ -46,12 +48,8 @@ class HealthDoor:
         if not self.relaying():
             return json_answer({"status": "stopping", "degraded": []}, status=503)
         found = await asyncio.get_running_loop().run_in_executor(self.threads, self.degraded)
-        body = {
-            "status": "ready",
-            "degraded": [name for name, _ in found],
-            "details": dict(found),
-        }
-        return json_answer(body)
+        body = {"status": "ready", "degraded": [name for name, _ in found]}
+        return json_answer({**body, "details": dict(found)} if self.shows_details else body)
 
     async def prometheus(self, request: web.Request) -> web.Response:
         """Prometheus text format."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from proxy.auth import Permission
-from proxy.errors import RequestError, WorkingMemoryUnavailable
+from proxy.auth import Permission, Principal
+from proxy.errors import RequestError, StoreUnavailable, WorkingMemoryUnavailable
 from proxy.http.answers import json_answer
 from proxy.http.bodies import (
     USER_KINDS,
@@ -22,7 +22,6 @@ from proxy.http.bodies import (
     Search,
     read_body,
     read_query,
-    seconds_until,
 )
 from proxy.http.errors import not_supported_yet
 from proxy.http.gate import Gate
@@ -30,12 +29,15 @@ from proxy.metrics import Metrics
 from proxy.plugs import Ledger, Store, WorkingMemory
 from proxy.policy.rules import PolicySet
 from proxy.recall import Hit, Recall
+from proxy.record import Failure
 from proxy.remember import Remember
 from proxy.scope import Scope
 from proxy.store.records import as_json
 from proxy.types import Draft, Memory, Source, iso
 
 T = TypeVar("T")
+Handler = Callable[[web.Request, Principal], Awaitable[web.StreamResponse]]
+_RECORD, _REQUEST, _SESSION = (f"/memory/{noun}/{{id:[^/]+}}" for noun in ("records", "requests", "sessions"))
 _LATER = (
     ("POST", "/memory/forget"),
     ("GET", "/memory/policies"),
@@ -54,7 +56,7 @@ class MemoryApi:
 
     Args:
         store, working, recall, remember: The parts it hands requests to.
-        failure: Returns why a call could not be journalled, by its id.
+        failure: Returns the account of a call that could not be journalled, by its owner and id.
         policies: Returns the live policy set.
         clock: Returns now, aware UTC.
         metrics: Knows where recalls were answered.
@@ -66,7 +68,7 @@ class MemoryApi:
     working: WorkingMemory
     recall: Recall
     remember: Remember
-    failure: Callable[[str], str | None]
+    failure: Callable[[Scope, str], Failure | None]
     policies: Callable[[], PolicySet]
     clock: Callable[[], datetime]
     metrics: Metrics
@@ -75,28 +77,31 @@ class MemoryApi:
 
     def routes(self) -> list[web.RouteDef]:
         """Every route of the memory API, and those that a later version brings."""
+        doors: list[tuple[str, str, Permission | None, Handler]] = [
+            ("GET", "/memory/records", "memory:read", self.list_records),
+            ("POST", "/memory/records", "memory:write", self.create_record),
+            ("GET", _RECORD, "memory:read", self.get_record),
+            ("PATCH", _RECORD, "memory:write", self.change_record),
+            ("DELETE", _RECORD, "memory:write", self.delete_record),
+            ("GET", f"{_RECORD}/history", "memory:read", self.record_history),
+            ("POST", "/memory/search", "memory:read", self.search),
+            ("GET", _REQUEST, "memory:read", self.request_ledger),
+            ("GET", _SESSION, "memory:read", self.get_session),
+            ("DELETE", _SESSION, "memory:write", self.end_session),
+            ("GET", "/memory/stats", "memory:read", self.stats),
+            *((method, path, None, self.later) for method, path in _LATER),
+        ]
         return [
-            web.get("/memory/records", self.list_records),
-            web.post("/memory/records", self.create_record),
-            web.get("/memory/records/{id}", self.get_record),
-            web.patch("/memory/records/{id}", self.change_record),
-            web.delete("/memory/records/{id}", self.delete_record),
-            web.get("/memory/records/{id}/history", self.record_history),
-            web.post("/memory/search", self.search),
-            web.get("/memory/requests/{id}", self.request_ledger),
-            web.get("/memory/sessions/{id}", self.get_session),
-            web.delete("/memory/sessions/{id}", self.end_session),
-            web.get("/memory/stats", self.stats),
-            *(web.route(method, path, self.later) for method, path in _LATER),
+            web.route(method, path, self._entered(permission, handler)) for method, path, permission, handler in doors
         ]
 
     # ── records ────────────────────────────────────────────────────────────────────────────────────────────────
-    async def list_records(self, request: web.Request) -> web.Response:
+    async def list_records(self, request: web.Request, principal: Principal) -> web.Response:
         """Records the caller may read, newest first."""
         query = read_query(request, Listing)
         all_agents = query.agent_id == _ALL_AGENTS
         named = {"user_id": query.user_id, "agent_id": None if all_agents else query.agent_id}
-        principal, scope = self.gate.owner(request, "memory:read", named)
+        scope = self.gate.owner(request, principal, named)
         if all_agents:
             principal.check_bounds(scope.user_id, _ALL_AGENTS)
         page = await self._run(
@@ -104,11 +109,11 @@ class MemoryApi:
         )
         return json_answer({"data": [as_json(memory) for memory in page.items], "next_cursor": page.next_cursor})
 
-    async def create_record(self, request: web.Request) -> web.Response:
+    async def create_record(self, request: web.Request, principal: Principal) -> web.Response:
         """Write one memory on purpose."""
         body = await read_body(request, NewRecord)
-        named = body.model_dump(include={"user_id", "agent_id", "session_id"})
-        principal, scope = self.gate.owner(request, "memory:write", named)
+        named = body.model_dump(include={"user_id", "agent_id", "session_id"}, exclude_none=True)
+        scope = self.gate.owner(request, principal, named)
         if body.scope == "shared":
             principal.require("shared:write")
         draft = Draft(
@@ -122,11 +127,12 @@ class MemoryApi:
             language="other",
             key=body.key,
             tags=body.tags,
-            ttl_s=seconds_until(body.expires_at, self.clock()),
             on_conflict=body.on_conflict,
         )
         source = Source(role="api", session=scope.session_id, rule="api", policy_hash=draft.policy_hash)
-        written = await self._run(lambda: self.remember.put(scope, draft, source, valid_from=body.valid_from))
+        written = await self._run(
+            lambda: self.remember.put(scope, draft, source, valid_from=body.valid_from, expires_at=body.expires_at)
+        )
         if written.memory is None:
             raise RequestError(
                 f"the record was not stored: {written.outcome.reason}", status=500, code="not_stored", type_="api_error"
@@ -134,15 +140,15 @@ class MemoryApi:
         answer = {**as_json(written.memory), "outcome": written.outcome.action}
         return json_answer(answer, status=200 if written.outcome.action == "merged" else 201)
 
-    async def get_record(self, request: web.Request) -> web.Response:
+    async def get_record(self, request: web.Request, principal: Principal) -> web.Response:
         """One record, in any state."""
-        _, scope = self.gate.owner(request, "memory:read")
+        scope = self.gate.owner(request, principal)
         return json_answer(as_json(await self._record(request, scope)))
 
-    async def change_record(self, request: web.Request) -> web.Response:
+    async def change_record(self, request: web.Request, principal: Principal) -> web.Response:
         """Change fields of a record; its former state stays in its history."""
         body = await read_body(request, RecordChange)
-        principal, scope = self.gate.owner(request, "memory:write")
+        scope = self.gate.owner(request, principal)
         memory = await self._record(request, scope)
         if memory.scope == "shared":
             principal.require("shared:write")
@@ -162,28 +168,29 @@ class MemoryApi:
         )
         return json_answer(as_json(stored))
 
-    async def delete_record(self, request: web.Request) -> web.Response:
+    async def delete_record(self, request: web.Request, principal: Principal) -> web.Response:
         """Forget a record for good, with all that hangs on it."""
-        principal, scope = self.gate.owner(request, "memory:write")
+        scope = self.gate.owner(request, principal)
         memory = await self._record(request, scope)
         if memory.scope == "shared":
             principal.require("shared:write")
         count = await self._run(lambda: self.remember.forget(scope, [memory.id]))
         return json_answer({"id": memory.id, "deleted": True, "forgotten": count})
 
-    async def record_history(self, request: web.Request) -> web.Response:
+    async def record_history(self, request: web.Request, principal: Principal) -> web.Response:
         """Every version of a record and of those it superseded, oldest first."""
-        _, scope = self.gate.owner(request, "memory:read")
+        scope = self.gate.owner(request, principal)
         versions = await self._run(lambda: self.store.history(scope, request.match_info["id"]))
         if not versions:
             raise _no_record(request.match_info["id"])
         data = [{**as_json(one.memory), "change": one.change, "changed_at": iso(one.at)} for one in versions]
         return json_answer({"data": data, "next_cursor": None})
 
-    async def search(self, request: web.Request) -> web.Response:
+    async def search(self, request: web.Request, principal: Principal) -> web.Response:
         """Search memories on purpose."""
         body = await read_body(request, Search)
-        _, scope = self.gate.owner(request, "memory:read", body.model_dump(include={"user_id", "agent_id"}))
+        named = body.model_dump(include={"user_id", "agent_id"}, exclude_none=True)
+        scope = self.gate.owner(request, principal, named)
         hits = await self._run(
             lambda: self.recall.search(
                 scope,
@@ -197,41 +204,52 @@ class MemoryApi:
         return json_answer({"data": [_hit(hit) for hit in hits]})
 
     # ── calls and sessions ─────────────────────────────────────────────────────────────────────────────────────
-    async def request_ledger(self, request: web.Request) -> web.Response:
+    async def request_ledger(self, request: web.Request, principal: Principal) -> web.Response:
         """The account of one call."""
-        _, scope = self.gate.owner(request, "memory:read")
+        scope = self.gate.owner(request, principal)
         request_id = request.match_info["id"]
-        found = await self._run(lambda: self.store.ledger(scope, request_id))
-        if found is None:
+        account = await self._run(lambda: self._account(scope, request_id))
+        bound = principal.agent_id
+        if account is None or (bound is not None and account["scope"]["agent_id"] != bound):
             raise RequestError(f"there is no call {request_id!r} of this user", status=404, code="not_found")
-        return json_answer(await self._run(lambda: self._account(scope, found)))
+        return json_answer(account)
 
-    async def get_session(self, request: web.Request) -> web.Response:
+    async def get_session(self, request: web.Request, principal: Principal) -> web.Response:
         """Working memory and task chain of a session."""
-        scope = self._session_scope(request, "memory:read")
+        scope = self._session_scope(request, principal)
         return json_answer(await self._run(lambda: self._session(scope)))
 
-    async def end_session(self, request: web.Request) -> web.Response:
+    async def end_session(self, request: web.Request, principal: Principal) -> web.Response:
         """End a session: its working memory goes at once."""
-        scope = self._session_scope(request, "memory:write")
+        scope = self._session_scope(request, principal)
         ended = await self._run(lambda: self._end(scope))
         if not ended:
             raise _no_session(scope)
         return json_answer({"session_id": scope.session_id, "ended": True})
 
-    async def stats(self, request: web.Request) -> web.Response:
+    async def stats(self, request: web.Request, principal: Principal) -> web.Response:
         """Counts over what the caller may read, and where recalls were answered."""
-        _, scope = self.gate.owner(request, "memory:read")
+        scope = self.gate.owner(request, principal)
         memories = await self._run(lambda: self.store.stats(scope))
         return json_answer({"memories": memories, "recalls": self.metrics.recall_counts()})
 
-    async def later(self, request: web.Request) -> web.Response:
+    async def later(self, request: web.Request, principal: Principal) -> web.Response:
         """What a later version brings."""
         raise not_supported_yet(f"{request.method} {request.path}")
 
     # ── parts ──────────────────────────────────────────────────────────────────────────────────────────────────
-    def _session_scope(self, request: web.Request, permission: Permission) -> Scope:
-        _, scope = self.gate.owner(request, permission)
+    def _entered(
+        self, permission: Permission | None, handler: Handler
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """A handler that only who may reaches, whatever the request holds: its body is not read before."""
+
+        async def entered(request: web.Request) -> web.StreamResponse:
+            return await handler(request, self.gate.enter(request, permission))
+
+        return entered
+
+    def _session_scope(self, request: web.Request, principal: Principal) -> Scope:
+        scope = self.gate.owner(request, principal)
         try:
             return scope.in_session(request.match_info["id"])
         except ValueError as error:
@@ -246,8 +264,19 @@ class MemoryApi:
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.threads, work)
 
-    def _account(self, scope: Scope, ledger: Ledger) -> dict[str, Any]:
-        failure = self.failure(ledger.id)
+    def _account(self, scope: Scope, request_id: str) -> dict[str, Any] | None:
+        failure = self.failure(scope, request_id)
+        try:
+            ledger = self.store.ledger(scope, request_id)
+        except StoreUnavailable:
+            if failure is None:
+                raise
+            ledger = None
+        # What could not be written has no entry in the store, and must be told all the same.
+        known = ledger or (failure.ledger if failure else None)
+        return None if known is None else self._told(scope, known, failure.reason if failure else None)
+
+    def _told(self, scope: Scope, ledger: Ledger, failure: str | None) -> dict[str, Any]:
         written: dict[str, Any] = {
             "status": "failed" if failure else ledger.written_status,
             "outcomes": [
