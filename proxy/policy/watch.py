@@ -16,7 +16,7 @@ from proxy.errors import PolicyError
 from proxy.policy.load import load, policy_files
 from proxy.policy.rules import PolicySet
 
-LOOK_AGAIN_MS = 5_000
+LOOK_AGAIN_MS = 2_000
 DEBOUNCE_MS = 200
 STEP_MS = 50
 
