@@ -27,8 +27,9 @@ def test_overhead_bench_measures_every_lane_with_memory_at_work(tmp_path: Path) 
     assert on.baseline is not None
     assert on.measured > on.baseline > 0
     assert all(figure.measured > 0 for figure in section.figures if "Valkey" not in figure.name)
-    assert [note.partition(":")[0] for note in section.notes] == ["read", "on", "on, 8 at once"]
-    assert not any(note.split(": ")[1].startswith("0.0 memories") for note in section.notes)
+    lanes = dict(note.split(": ", 1) for note in section.notes[:3])  # a busy machine may add a complaint
+    assert list(lanes) == ["read", "on", "on, 8 at once"]
+    assert not any(said.startswith("0.0 memories") for said in lanes.values())
     assert sum(steps) == amounts.steps
 
 

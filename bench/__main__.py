@@ -1,0 +1,105 @@
+"""`python -m bench [NAMES] [--quick] [--no-record]`: runs benches, prints their tables, writes RESULTS.md."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from bench import overhead, recall, report, startup, streaming
+from bench.report import Section
+from bench.run import Run
+from proxy import log
+
+cli = typer.Typer(pretty_exceptions_enable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One bench: how it is run, in full and in brief.
+
+    Args:
+        full: Measures with amounts that give steady figures.
+        quick: Measures only to show that it works.
+        steps: Units of work of the two, for the progress bar.
+    """
+
+    full: Callable[[Run], Section]
+    quick: Callable[[Run], Section]
+    steps: tuple[int, int]
+
+
+BENCHES: Mapping[str, Bench] = {
+    "overhead": Bench(
+        overhead.measure,
+        lambda run: overhead.measure(run, overhead.QUICK),
+        (overhead.FULL.steps, overhead.QUICK.steps),
+    ),
+    "streaming": Bench(
+        streaming.measure,
+        lambda run: streaming.measure(run, streaming.QUICK),
+        (streaming.FULL.steps, streaming.QUICK.steps),
+    ),
+    "startup": Bench(
+        startup.measure,
+        lambda run: startup.measure(run, startup.QUICK),
+        (startup.FULL.steps, startup.QUICK.steps),
+    ),
+    "recall": Bench(
+        recall.measure,
+        lambda run: recall.measure(run, recall.QUICK),
+        (recall.FULL.steps, recall.QUICK.steps),
+    ),
+}
+"""In the order they run. A new bench is a module with `measure`, and a line here."""
+
+
+@cli.command()
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help=f"Which: {', '.join(BENCHES)}.  [default: all]")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few repetitions: shows that it works, not how fast.")] = False,
+    record: Annotated[bool, typer.Option(help="Write the figures into bench/RESULTS.md (never with --quick).")] = True,
+    policies: Annotated[
+        Path | None, typer.Option(help="Policies to measure with.  [default: the shipped ones]")
+    ] = None,
+) -> None:
+    """Measure, each figure against a baseline in the same run."""
+    chosen = names or list(BENCHES)
+    if unknown := [name for name in chosen if name not in BENCHES]:
+        raise typer.BadParameter(f"{', '.join(unknown)}: there is only {', '.join(BENCHES)}")
+    settings: dict[str, Any] = {"policies": [str(policies.absolute())]} if policies else {}
+    log.configure("warning")  # parts of the product that run in this process are not to speak into the tables
+    console = Console()
+    sections: list[Section] = []
+    try:
+        for name in chosen:
+            sections.append(_run(name, console, settings, quick=quick))
+            console.print(report.table(sections[-1]))
+    finally:  # what was measured before a later bench failed is kept
+        if record and sections and not quick:
+            report.record(sections, " ".join(["python -m bench", *sys.argv[1:]]), datetime.now(UTC))
+            console.print(f"written to {report.RESULTS.relative_to(report.ROOT)}")
+
+
+def _run(name: str, console: Console, settings: Mapping[str, Any], *, quick: bool) -> Section:
+    bench = BENCHES[name]
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn(), console=console,
+        transient=True,
+    )  # fmt: skip
+    with bar, tempfile.TemporaryDirectory(prefix="sidemirror-bench-") as folder:
+        task = bar.add_task(name, total=bench.steps[quick])
+        run = Run(Path(folder), lambda done: bar.advance(task, done), settings)
+        return bench.quick(run) if quick else bench.full(run)
+
+
+if __name__ == "__main__":
+    cli()
