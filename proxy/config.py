@@ -39,8 +39,8 @@ from proxy.settings import (
 from proxy.yamlfile import Located, Where, did_you_mean, read, validate
 
 __all__ = [
-    "Auth", "Backup", "Config", "Embedding", "Identity", "Index", "Inject", "Model", "Override", "Quotas", "Recall", "Redis",
-    "Server", "Session", "Store", "Upstream", "default_path", "env_names", "is_loopback", "load", "shipped",
+    "Auth", "Backup", "Config", "Embedding", "Identity", "Index", "Inject", "Model", "Override", "Quotas", "Recall",
+    "Redis", "Server", "Session", "Store", "Upstream", "default_path", "env_names", "is_loopback", "load", "shipped",
 ]  # fmt: skip
 
 ENV_PREFIX = "SIDEMIRROR__"

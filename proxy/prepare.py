@@ -92,9 +92,10 @@ class Preparation:
         self._unanswered.pop((scope.owner, talk.chain), None)
         trim(self._unanswered, _UNANSWERED_KEPT)
 
-    def keep_block(self, call: Call, found: Prepared) -> None:
-        """Keep the block of a turn's first call for the tool loop that may follow."""
-        if found.reused or found.block is None or not found.block.text or call.talk is None:
+    def keep(self, call: Call, found: Prepared) -> None:
+        """Keep the recall for who asks the same, and the block for the tool loop that a call with tools may begin."""
+        self._recall.keep(found.recalled)
+        if not call.has_tools or found.reused or found.block is None or not found.block.text or call.talk is None:
             return
         value = orjson.dumps([found.block.text, found.block.tokens, list(found.block.items)])
         try:
@@ -122,7 +123,7 @@ class Preparation:
         return inject.build(
             items,
             budget_tokens=self._budget(call),
-            count=lambda text: count_for(call.model, self._tokens.count(text)),
+            count=lambda text: count_for(call.known_as, self._tokens.count(text)),
             language=detect(newest.text if newest else ""),
             max_item_chars=self._config.inject.max_item_chars,
         )
@@ -166,7 +167,7 @@ class Preparation:
         budget = self._config.inject.budget_tokens
         if call.caller.budget_tokens is not None:
             budget = min(budget, call.caller.budget_tokens)
-        limit = window(call.model)
+        limit = window(call.known_as)
         if limit is not None:
             # Two bytes are hardly ever more than a token: what is left of the window is at least about this.
             room = limit - len(call.body) // 2

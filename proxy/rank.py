@@ -5,7 +5,6 @@ Pure: numbers in, numbers out; ages are given, the clock is never read. Nothing 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -115,7 +114,9 @@ def score(
 
 
 def _clamp(value: float, most: float = 1e18) -> float:
-    return 0.0 if math.isnan(value) else min(max(value, 0.0), most)
+    if 0.0 <= value <= most:
+        return value
+    return most if value > most else 0.0  # NaN compares with nothing
 
 
 def _share_of(value: float, best: float) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -27,8 +27,7 @@ from proxy.store.lexical import query_terms
 from proxy.store.session_keys import cache_name
 from proxy.types import Memory, MemoryType, Slot, Vector
 
-CANDIDATES_PER_LEG = 40
-_SCORED = 60
+CANDIDATES_PER_LEG = 24
 _LONG_TERM: tuple[MemoryType, ...] = ("semantic", "episodic", "reflective")
 _ALWAYS_RELEVANT = frozenset({"preference", "instruction", "correction", "fact", "feedback"})
 """Kinds that, when they hold for all of the user's agents, need no likeness to the question to be of use."""
@@ -77,12 +76,14 @@ class Recalled:
         hits: Ranked, best first, with those left out and why.
         replaced: Content of the memory that a hit superseded, by the hit's id.
         failures: Layers that failed, in the words of ``X-Memory-Status``.
+        cacheable: What `keep` may keep: the cache's name and the hits; None when nothing.
     """
 
     slots: Mapping[str, Slot] = field(default_factory=dict)
     hits: Sequence[Hit] = ()
     replaced: Mapping[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    cacheable: tuple[str, Sequence[Hit]] | None = None
 
 
 class Recall:
@@ -114,13 +115,10 @@ class Recall:
             question: What for.
             policies: Their retrieval section weighs.
         """
-        if scope.session_id is not None:
-            try:
-                found.slots = self._working.slots(scope)
-            except WorkingMemoryUnavailable:
-                found.failures.append("working-memory")
         try:
-            ranked = self._ranked(found, scope, question, policies)
+            key = self._cache_key(scope, question.text, policies)
+            cached = self._from_working(found, scope, key)
+            ranked = self._ranked(found, scope, question, policies, key, cached)
             found.hits = self._select(scope, ranked, question)
             found.replaced = self._replaced(scope, found.hits)
         except StoreError:
@@ -150,18 +148,47 @@ class Recall:
         hits, _ = self._score(scope, text, vector, now, policies, candidates, filters)
         return [hit for hit in hits if hit.memory.confidence >= self._config.min_confidence][:top_k]
 
-    def _ranked(self, found: Recalled, scope: Scope, question: Question, policies: PolicySet) -> list[Hit]:
-        key = self._cache_key(scope, question.text, policies)
-        cached = self._cached(key) if "working-memory" not in found.failures else None
+    def keep(self, found: Recalled) -> None:
+        """Keep a recall for those that ask the same again soon; off the call's way."""
+        if found.cacheable is None or self._config.cache_s <= 0:
+            return
+        try:
+            name, hits = found.cacheable
+            value = orjson.dumps([dict(hit.parts) for hit in hits])
+            self._working.cache_put(name, value, self._config.cache_s)
+        except WorkingMemoryUnavailable:
+            return
+
+    def _from_working(self, found: Recalled, scope: Scope, key: str) -> bytes | None:
+        """Slots and the cached recall, in one round trip."""
+        if scope.session_id is None:
+            return None
+        try:
+            found.slots, cached = self._working.opened(scope, key)
+        except WorkingMemoryUnavailable:
+            found.failures.append("working-memory")
+            return None
+        return cached if self._config.cache_s > 0 else None
+
+    def _ranked(
+        self,
+        found: Recalled,
+        scope: Scope,
+        question: Question,
+        policies: PolicySet,
+        key: str,
+        cached: bytes | None,
+    ) -> list[Hit]:
         if cached is not None:
-            memories = self._store.load(scope, [row for row, _ in cached])
+            kept = [(parts["row"], parts) for parts in orjson.loads(cached)]
+            memories = self._store.load(scope, [row for row, _ in kept])
             self._metrics.recalls("cache")
-            return [Hit(memories[row], parts["score"], parts) for row, parts in cached if row in memories]
+            return [Hit(memories[row], parts["score"], parts) for row, parts in kept if row in memories]
         vector = self._vector(question.text, found.failures)
         hits, source = self._score(scope, question.text, vector, question.now, policies, CANDIDATES_PER_LEG, None)
         self._metrics.recalls(source)
         if not found.failures:
-            self._cache(key, hits)
+            found.cacheable = (key, hits)
         return hits
 
     def _score(
@@ -181,23 +208,32 @@ class Recall:
         language = detect(text)
         retrieval = policies.retrieval
         fused = rank.fuse([c.dense for c in found], [c.lexical for c in found], retrieval.weights(language))
-        best = sorted(zip(fused, found, strict=True), key=lambda pair: -pair[0])[: max(_SCORED, limit)]
-        memories = self._store.load(scope, [candidate.row for _, candidate in best])
+        memories = self._store.load(scope, [candidate.row for candidate in found])
         bonuses = retrieval.bonus(text, language)
         hits = []
-        for value, candidate in best:
+        for value, candidate in zip(fused, found, strict=True):
             memory = memories.get(candidate.row)
             if memory is None:
                 continue
             parts = rank.score(
                 value,
-                age_s=max((now - memory.valid_from).total_seconds(), 0.0),
+                age_s=(now - memory.valid_from).total_seconds(),
                 half_life_s=retrieval.decay(memory.memory_type, memory.kind),
                 confidence=memory.confidence,
                 strength=memory.strength,
                 bonus=bonuses.get(memory.memory_type, 1.0),
             )
-            named = {"dense": candidate.dense, "lexical": candidate.lexical, **asdict(parts), "row": candidate.row}
+            named = {
+                "dense": candidate.dense,
+                "lexical": candidate.lexical,
+                "fused": parts.fused,
+                "decay": parts.decay,
+                "confidence": parts.confidence,
+                "strength": parts.strength,
+                "bonus": parts.bonus,
+                "score": parts.score,
+                "row": candidate.row,
+            }
             hits.append(Hit(memory, parts.score, named))
         return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id)), searched.source
 
@@ -207,22 +243,21 @@ class Recall:
         language = detect(question.text)
         chosen: list[Hit] = []
         texts: set[str] = set()
-        sources = {hit.memory.source.message_hash for hit in ranked if hit.memory.kind != "turn"}
+        sources = {hit.memory.source.message_hash for hit in ranked if hit.memory.kind != "turn"} - {None}
         for hit in [*ranked, *self._recent(scope, ranked)]:
             memory = hit.memory
-            same_text = normal(memory.content)
             if memory.confidence < self._config.min_confidence:
                 reason: str | None = "confidence below recall.min_confidence"
             elif memory.source.message_hash in question.in_request:
                 reason = "its message is in the request"
-            elif same_text in texts:
-                reason = "a near-duplicate of a better hit"
             elif memory.kind == "turn" and memory.source.message_hash in sources:
                 reason = "a memory made from the same message"
             elif not self._relevant(hit, language):
                 reason = "not related enough"
             elif (remaining := left.get(memory.memory_type, 0)) is not None and remaining <= 0:
                 reason = "quota"
+            elif (same_text := normal(memory.content)) in texts:
+                reason = "a near-duplicate of a better hit"
             else:
                 reason = None
                 left[memory.memory_type] = None if remaining is None else remaining - 1
@@ -266,20 +301,3 @@ class Recall:
     def _cache_key(self, scope: Scope, text: str, policies: PolicySet) -> str:
         parts = "\0".join((*scope.readable, self._store.generation(scope), policies.hash, text))
         return cache_name(scope, hashlib.blake2b(parts.encode("utf-8", "replace"), digest_size=16).hexdigest())
-
-    def _cached(self, key: str) -> list[tuple[int, dict[str, Any]]] | None:
-        if self._config.cache_s <= 0:
-            return None
-        try:
-            value = self._working.cache_get(key)
-        except WorkingMemoryUnavailable:
-            return None
-        return None if value is None else [(parts["row"], parts) for parts in orjson.loads(value)]
-
-    def _cache(self, key: str, hits: Sequence[Hit]) -> None:
-        if self._config.cache_s <= 0:
-            return
-        try:
-            self._working.cache_put(key, orjson.dumps([dict(hit.parts) for hit in hits]), self._config.cache_s)
-        except WorkingMemoryUnavailable:
-            return

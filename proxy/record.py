@@ -9,7 +9,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -23,12 +23,26 @@ from proxy.plugs import JournalTurn, Ledger, Store
 from proxy.policy.rules import PolicySet
 from proxy.prepare import Preparation, trim
 from proxy.recall import Hit
+from proxy.scope import Scope
 from proxy.types import Answer, Message, ToolCall
 
 log = structlog.get_logger(__name__)
 HOLD_S = 0.05
 """How long an answer's end may be held until its journal entry is on disk."""
 _FAILURES_KEPT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call that could not be journalled.
+
+    Args:
+        ledger: Its account, as far as this process knows it.
+        reason: Why.
+    """
+
+    ledger: Ledger
+    reason: str
 
 
 class Recorder:
@@ -64,12 +78,15 @@ class Recorder:
         self._metrics = metrics
         self._threads = threads
         self._spawn = spawn
-        self._failures: OrderedDict[str, str] = OrderedDict()
+        self._failures: OrderedDict[str, Failure] = OrderedDict()
 
     def forwarded(self, call: Call) -> None:
         """The request is on its way: journal what it newly says, meanwhile."""
         if call.prepared is not None:
             call.journalled = self._spawn(self._open(call, call.prepared))
+
+    def _placement_of(self, call: Call) -> str:
+        return self._placement if call.takes_system else "user"
 
     async def complete(self, call: Call, answer: Answer) -> None:
         """The whole answer is here: journal it before its end is relayed, for at most `HOLD_S`.
@@ -81,7 +98,7 @@ class Recorder:
         ended = self._spawn(self._close(call, call.journalled, answer))
         done, _ = await asyncio.wait({ended}, timeout=HOLD_S)
         if not done:
-            self._failed(call.id, TimeoutError(f"not on disk within {HOLD_S * 1000:.0f} ms"))
+            self._failed(call, TimeoutError(f"not on disk within {HOLD_S * 1000:.0f} ms"))
 
     def abandon(self, call: Call, answer: Answer) -> None:
         """The client is gone, or the stream broke: hand over what was said so far, without waiting."""
@@ -93,9 +110,10 @@ class Recorder:
         if call.journalled is not None:
             self._spawn(self._void(call, call.journalled, reason))
 
-    def failure(self, request_id: str) -> str | None:
-        """Why a call of this process could not be journalled; None when it could."""
-        return self._failures.get(request_id)
+    def failure(self, scope: Scope, request_id: str) -> Failure | None:
+        """The account of a call that this process could not journal; None when it could, or the call is another's."""
+        found = self._failures.get(request_id)
+        return found if found and found.ledger.scope.partition("user") == scope.partition("user") else None
 
     async def _open(self, call: Call, prepared: asyncio.Future[Prepared]) -> JournalTurn | None:
         try:
@@ -106,14 +124,14 @@ class Recorder:
                 return None
             turn: JournalTurn = await asyncio.wrap_future(opened)
         except Exception as error:  # noqa: BLE001 - the call must not fail with its journal; the ledger says so
-            self._failed(call.id, error)
+            self._failed(call, error)
             return None
         return turn
 
     def _journal(self, call: Call, found: Prepared) -> Future[JournalTurn] | None:
         assert call.talk is not None
         call.scope = found.scope
-        self._preparation.keep_block(call, found)
+        self._preparation.keep(call, found)
         ledger = Ledger(
             id=call.id,
             scope=found.scope,
@@ -121,7 +139,7 @@ class Recorder:
             status=call.status,
             recalled=tuple(_recalled(hit) for hit in found.recalled.hits),
             injected={
-                "placement": self._placement,
+                "placement": self._placement_of(call),
                 "tokens": call.block.tokens,
                 "items": list(call.block.items),
                 "left_out": [{"id": one, "reason": "budget"} for one in call.block.left_out],
@@ -131,7 +149,11 @@ class Recorder:
         if not call.caller.writes:
             self._store.ledger_put(ledger)
             return None
-        newest, policies = call.talk.newest_user, self._policies()
+        policies = self._policies()
+        new = tuple(guarded(message, policies) for message in call.talk.new)
+        newest = call.talk.newest_user
+        in_new = next((message.text for message in reversed(new) if message.role == "user"), None)
+        user_text = in_new if in_new is not None else guarded(newest, policies).text if newest else ""
         turn = JournalTurn(
             id=call.id,
             scope=found.scope,
@@ -139,12 +161,12 @@ class Recorder:
             implicit=call.caller.scope is None or call.caller.scope.session_id is None,
             chain=call.talk.chain,
             at=call.at,
-            new=tuple(guarded(message, policies) for message in call.talk.new),
+            new=new,
             backfill=tuple(guarded(message, policies) for message in found.backfill),
             context=guarded(call.talk.context, policies) if call.talk.context is not None else None,
             injected=tuple(item for item in call.block.items if not item.startswith("slot:")),
             model=call.model,
-            user_text=guarded(newest, policies).text if newest else "",
+            user_text=user_text,
         )
         return self._store.journal_open(turn, ledger)
 
@@ -159,7 +181,7 @@ class Recorder:
         try:
             await asyncio.wrap_future(self._store.journal_answer(turn.id, safe, links))
         except StoreError as error:
-            self._failed(call.id, error)
+            self._failed(call, error)
             return
         self._failures.pop(call.id, None)
         self._submit(replace(turn, answer=safe, status="answered"))
@@ -171,12 +193,16 @@ class Recorder:
         try:
             await asyncio.wrap_future(self._store.journal_void(turn.id, reason))
         except StoreError as error:
-            self._failed(call.id, error)
+            self._failed(call, error)
 
-    def _failed(self, request_id: str, error: BaseException) -> None:
-        log.error("journal_failed", request_id=request_id, error_type=type(error).__name__)
+    def _failed(self, call: Call, error: BaseException) -> None:
+        log.error("journal_failed", request_id=call.id, error_type=type(error).__name__)
         self._metrics.write_failed(type(error).__name__)
-        self._failures[request_id] = str(error)
+        scope = call.scope or call.caller.scope
+        assert scope is not None
+        injected = {"placement": self._placement_of(call), "tokens": call.block.tokens, "items": list(call.block.items)}
+        ledger = Ledger(call.id, scope, call.at, call.status, injected=injected, written_status="failed")
+        self._failures[call.id] = Failure(ledger, str(error))
         trim(self._failures, _FAILURES_KEPT)
 
 

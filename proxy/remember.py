@@ -29,6 +29,7 @@ from proxy.types import Answer, Draft, Event, Memory, Message, Outcome, Slot, Sl
 log = structlog.get_logger(__name__)
 _BACKFILL_CONFIDENCE = 0.3
 _NEAR = 12
+_SAME = 3
 _LOCKS = 64
 
 
@@ -241,10 +242,12 @@ class Remember:
                 for draft in found.drafts
                 if draft.kind == "turn"
             ]
-        echoes = self._injected_texts(turn)
+        echoes: frozenset[str] | None = None
         for event in happened:
             found = evaluate(policies, event)
-            drafts += [(draft, event) for draft in found.drafts if not _is_echo(event, draft, echoes)]
+            if found.drafts and event.role != "user" and echoes is None:
+                echoes = self._injected_texts(turn)
+            drafts += [(draft, event) for draft in found.drafts if not _is_echo(event, draft, echoes or frozenset())]
             slots += [(slot, event) for slot in found.slots]
         return drafts, slots
 
@@ -261,9 +264,9 @@ class Remember:
             user_text="",
         )
 
-    def _injected_texts(self, turn: JournalTurn) -> set[str]:
+    def _injected_texts(self, turn: JournalTurn) -> frozenset[str]:
         found = (self._store.get(turn.scope, memory_id) for memory_id in turn.injected)
-        return {normal(memory.content) for memory in found if memory is not None}
+        return frozenset(normal(memory.content) for memory in found if memory is not None)
 
     def _of_replaced_answer(self, turn: JournalTurn) -> list[Memory]:
         if turn.replaces is None or (turn.answer and observe.answer_hash(turn.answer) == turn.replaces):
@@ -469,7 +472,7 @@ def _outcome(plan: _Plan) -> Outcome:
     return Outcome(plan.memory.source.rule or "", action, memory_id, plan.decision.reason)
 
 
-def _is_echo(event: Event, draft: Draft, injected: set[str]) -> bool:
+def _is_echo(event: Event, draft: Draft, injected: frozenset[str]) -> bool:
     """Whether a draft only says again what was recalled (traps 13, 14); a user's own words are never an echo."""
     if event.role == "user" or not injected:
         return False

@@ -170,9 +170,13 @@ def count_for(model: str, text_tokens: int) -> int:
     >>> count_for("gpt-5-mini", 100), count_for("anthropic/claude-sonnet-4-5", 100), count_for("qwen3-max", 100)
     (100, 145, 111)
     """
+    return math.ceil(text_tokens * _factor(model))
+
+
+@functools.lru_cache(maxsize=1_024)
+def _factor(model: str) -> float:
     name = model.lower()
-    factor = next((factor for pattern, factor in _FAMILIES if pattern.search(name)), _UNKNOWN_FACTOR)
-    return math.ceil(text_tokens * factor)
+    return next((factor for pattern, factor in _FAMILIES if pattern.search(name)), _UNKNOWN_FACTOR)
 
 
 def window(model: str) -> int | None:

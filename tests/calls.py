@@ -24,12 +24,10 @@ def ask(
     named = {f"X-Memory-{name.title()}": value for name, value in headers.items()}
     if user is not None:
         named["X-Memory-User"] = user
-    response = httpx.post(
-        f"{product.address}/v1/chat/completions",
-        json=body,
-        headers={"Authorization": f"Bearer {lane.key}", **named},
-        timeout=30,
-    )
+    with product.http() as http:
+        response = http.post(
+            "/v1/chat/completions", json=body, headers={"Authorization": f"Bearer {lane.key}", **named}
+        )
     assert response.status_code == 200, response.text
     return response
 

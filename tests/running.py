@@ -126,7 +126,7 @@ def running(
                 pipe.close()
 
 
-def refused(
+def refused_start(
     folder: Path,
     *,
     config: Mapping[str, Any] | None = None,

@@ -192,8 +192,6 @@ class TestMistakes:
             ("inject: {placement: session}", "inject.placement"),
             ("store: {url: 'postgresql://h/db'}", "store.url"),
             ("embedding: {provider: litellm}", "embedding.provider"),
-            ("models: [{name: a, litellm: b}]", "models"),
-            ("backup: {at: '03:00'}", "backup.at"),
         ],
     )
     def test_what_a_later_version_brings_is_refused(self, tmp_path: Path, text: str, names: str) -> None:
@@ -212,6 +210,10 @@ class TestMistakes:
             "upstream: {base_url: 'https://x/v1?a=b'}",
             "upstream: {api_key: ''}",
             "identity: {timezone: Mars/Olympus}",
+            "backup: {at: '3:00'}",
+            "backup: {at: '24:00'}",
+            "backup: {at: 180}",
+            "backup: {keep: 0}",
             "identity: {timezone: ../../etc/passwd}",
             "redis: {url: localhost:6379}",
             "store: {url: mysql://x}",

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.calls import Said, ask, contents, tell
-from tests.running import Running, eventually
+from tests.running import Running
 from tests.scripted import Lane, completion
 
 
@@ -153,8 +153,7 @@ def test_a_tool_loop_gets_the_same_block_and_nothing_new(product: Running, lane:
     call = {"id": "call_1", "type": "function", "function": {"name": "get_theme", "arguments": "{}"}}
     lane.script(completion("", tool_calls=[call]), completion("Done."))
     opening: Said = [{"role": "user", "content": "Which theme do I like? Look it up."}]
-    ask(product, lane, opening, user=user, session="two")
-    eventually(lambda: product.records(user))
+    tell(product, lane, opening, user=user, session="two")
     first = lane.last.system
     loop = [
         *opening,
@@ -170,7 +169,7 @@ def test_a_tool_loop_gets_the_same_block_and_nothing_new(product: Running, lane:
 def test_a_tool_loop_that_we_did_not_open_gets_no_block(product: Running, lane: Lane, user: str) -> None:
     tell(product, lane, "I prefer dark mode.", user=user, session="one")
     call = {"id": "call_9", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    loop = [
+    loop: Said = [
         {"role": "user", "content": "Which theme?"},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_9", "content": "42"},
