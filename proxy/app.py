@@ -155,7 +155,7 @@ async def building(config: Config, *, strict: bool = False, config_file: Path | 
         working = _connect(config, policies.current, redis, timeout_s=0.6 * config.recall.deadline_ms / 1000)
         stack.callback(working.close)
         # Nobody waits for write-back: a moment's delay of Redis must not cost it a slot.
-        patient = _connect(config, policies.current, redis, timeout_s=_PATIENT_S)
+        patient = working.with_timeout(_PATIENT_S)
         stack.callback(patient.close)
         threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="memory"))
         openai = await stack.enter_async_context(
@@ -221,7 +221,8 @@ async def building(config: Config, *, strict: bool = False, config_file: Path | 
             lambda: house.degraded(),
             lambda: not stop.is_set(),
             metrics,
-            threads,
+            # Who watches over us must get an answer also when every other thread is stuck.
+            stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="health")),
             # With keys the port may be open to others than the owner.
             shows_details=config.auth.is_open,
         )
@@ -340,7 +341,7 @@ def _daily_backup(
     return DailyBackup(origin, settings.dir, settings.keep, settings.time, zone, utc_now, metrics)
 
 
-def _connect(config: Config, policies: PolicySet, redis: EmbeddedRedis | None, *, timeout_s: float) -> WorkingMemory:
+def _connect(config: Config, policies: PolicySet, redis: EmbeddedRedis | None, *, timeout_s: float) -> RedisWorkingMemory:
     retention = policies.retention
     url = redis.url if redis is not None else config.redis.url
     return RedisWorkingMemory(

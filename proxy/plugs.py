@@ -349,9 +349,6 @@ class WorkingMemory(Protocol):
             WorkingMemoryUnavailable: Redis does not answer.
         """
 
-    def opened(self, scope: Scope, name: str) -> tuple[Mapping[str, Slot], bytes | None]:
-        """`slots` and `cache_get` in one round trip: what every recall begins with."""
-
     def put(self, scope: Scope, slots: Sequence[Slot], *, ttl_s: float | None = None) -> None:
         """Write slots and slide the TTL; past the limit the oldest slots go."""
 

@@ -85,7 +85,14 @@ class Preparation:
             except Exception as error:
                 log.error("recall_failed", error_type=type(error).__name__, request_id=call.id, exc_info=error)
                 found.failures.append("recall")
+        if call.caller.writes:
+            found.failures += self._closed_layers()
         return found
+
+    def _closed_layers(self) -> list[str]:
+        """Layers that may still be read, but took no write the last time: what this call says will not get there."""
+        open_now = {"store": self._store.health() is None, "working-memory": self._working.healthy()}
+        return [name for name, is_open in open_now.items() if not is_open]
 
     def answered(self, scope: Scope, talk: Conversation) -> None:
         """The call has its whole answer: the same words again are a new thread."""
@@ -93,8 +100,7 @@ class Preparation:
         trim(self._unanswered, _UNANSWERED_KEPT)
 
     def keep(self, call: Call, found: Prepared) -> None:
-        """Keep the recall for who asks the same, and the block for the tool loop that a call with tools may begin."""
-        self._recall.keep(found.recalled)
+        """Keep the block of a call with tools for the tool loop that it may begin."""
         if not call.has_tools or found.reused or found.block is None or not found.block.text or call.talk is None:
             return
         value = orjson.dumps([found.block.text, found.block.tokens, list(found.block.items)])

@@ -6,13 +6,10 @@ used. A layer that fails is named in `failures`; the others go on.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
-
-import orjson
 
 from proxy import rank
 from proxy.conflict import normal
@@ -24,10 +21,11 @@ from proxy.policy.rules import PolicySet
 from proxy.scope import Scope
 from proxy.settings import Recall as RecallSettings
 from proxy.store.lexical import query_terms
-from proxy.store.session_keys import cache_name
+from proxy.ttl_cache import TTLCache
 from proxy.types import Memory, MemoryType, Slot, Vector
 
 CANDIDATES_PER_LEG = 24
+_CACHED = 1_000
 _LONG_TERM: tuple[MemoryType, ...] = ("semantic", "episodic", "reflective")
 _ALWAYS_RELEVANT = frozenset({"preference", "instruction", "correction", "fact", "feedback"})
 """Kinds that, when they hold for all of the user's agents, need no likeness to the question to be of use."""
@@ -76,14 +74,12 @@ class Recalled:
         hits: Ranked, best first, with those left out and why.
         replaced: Content of the memory that a hit superseded, by the hit's id.
         failures: Layers that failed, in the words of ``X-Memory-Status``.
-        cacheable: What `keep` may keep: the cache's name and the hits; None when nothing.
     """
 
     slots: Mapping[str, Slot] = field(default_factory=dict)
     hits: Sequence[Hit] = ()
     replaced: Mapping[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-    cacheable: tuple[str, Sequence[Hit]] | None = None
 
 
 class Recall:
@@ -105,6 +101,7 @@ class Recall:
         self._embedder = embedder
         self._config = config
         self._metrics = metrics
+        self._cache: TTLCache[tuple[object, ...], Sequence[Hit]] = TTLCache(config.cache_s, _CACHED)
 
     def fill(self, found: Recalled, scope: Scope, question: Question, policies: PolicySet) -> None:
         """Recall for a request: working memory first and whole, then the long-term layers.
@@ -115,10 +112,13 @@ class Recall:
             question: What for.
             policies: Their retrieval section weighs.
         """
+        if scope.session_id is not None:
+            try:
+                found.slots = self._working.slots(scope)
+            except WorkingMemoryUnavailable:
+                found.failures.append("working-memory")
         try:
-            key = self._cache_key(scope, question.text, policies)
-            cached = self._from_working(found, scope, key)
-            ranked = self._ranked(found, scope, question, policies, key, cached)
+            ranked = self._ranked(found, scope, question, policies)
             found.hits = self._select(scope, ranked, question)
             found.replaced = self._replaced(scope, found.hits)
         except StoreError:
@@ -148,47 +148,18 @@ class Recall:
         hits, _ = self._score(scope, text, vector, now, policies, candidates, filters)
         return [hit for hit in hits if hit.memory.confidence >= self._config.min_confidence][:top_k]
 
-    def keep(self, found: Recalled) -> None:
-        """Keep a recall for those that ask the same again soon; off the call's way."""
-        if found.cacheable is None or self._config.cache_s <= 0:
-            return
-        try:
-            name, hits = found.cacheable
-            value = orjson.dumps([dict(hit.parts) for hit in hits])
-            self._working.cache_put(name, value, self._config.cache_s)
-        except WorkingMemoryUnavailable:
-            return
-
-    def _from_working(self, found: Recalled, scope: Scope, key: str) -> bytes | None:
-        """Slots and the cached recall, in one round trip."""
-        if scope.session_id is None:
-            return None
-        try:
-            found.slots, cached = self._working.opened(scope, key)
-        except WorkingMemoryUnavailable:
-            found.failures.append("working-memory")
-            return None
-        return cached if self._config.cache_s > 0 else None
-
-    def _ranked(
-        self,
-        found: Recalled,
-        scope: Scope,
-        question: Question,
-        policies: PolicySet,
-        key: str,
-        cached: bytes | None,
-    ) -> list[Hit]:
-        if cached is not None:
-            kept = [(parts["row"], parts) for parts in orjson.loads(cached)]
-            memories = self._store.load(scope, [row for row, _ in kept])
+    def _ranked(self, found: Recalled, scope: Scope, question: Question, policies: PolicySet) -> Sequence[Hit]:
+        # Whatever is written where the scope reads changes the generation, so a kept recall is never out of date.
+        key = (scope.readable, self._store.generation(scope), policies.hash, question.text)
+        kept = self._cache.get(key)
+        if kept is not None:
             self._metrics.recalls("cache")
-            return [Hit(memories[row], parts["score"], parts) for row, parts in kept if row in memories]
+            return kept
         vector = self._vector(question.text, found.failures)
         hits, source = self._score(scope, question.text, vector, question.now, policies, CANDIDATES_PER_LEG, None)
         self._metrics.recalls(source)
         if not found.failures:
-            found.cacheable = (key, hits)
+            self._cache.put(key, hits)
         return hits
 
     def _score(
@@ -231,8 +202,6 @@ class Recall:
                 "confidence": parts.confidence,
                 "strength": parts.strength,
                 "bonus": parts.bonus,
-                "score": parts.score,
-                "row": candidate.row,
             }
             hits.append(Hit(memory, parts.score, named))
         return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id)), searched.source
@@ -280,7 +249,7 @@ class Recall:
             return []
         known = {hit.memory.id for hit in ranked}
         newest = self._store.recent(scope, "episodic", self._config.recent_episodic)
-        return [Hit(memory, 0.0, {"recent": True, "score": 0.0}) for memory in newest if memory.id not in known]
+        return [Hit(memory, 0.0, {"recent": True}) for memory in newest if memory.id not in known]
 
     def _replaced(self, scope: Scope, hits: Sequence[Hit]) -> dict[str, str]:
         result = {}
@@ -297,7 +266,3 @@ class Recall:
         except EmbedderError:
             failures.append("embedder")
             return None
-
-    def _cache_key(self, scope: Scope, text: str, policies: PolicySet) -> str:
-        parts = "\0".join((*scope.readable, self._store.generation(scope), policies.hash, text))
-        return cache_name(scope, hashlib.blake2b(parts.encode("utf-8", "replace"), digest_size=16).hexdigest())

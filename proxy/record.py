@@ -16,7 +16,7 @@ import structlog
 
 from proxy import guard, inject
 from proxy.call import Call, Prepared
-from proxy.errors import StoreError
+from proxy.errors import StoreError, StoreUnavailable
 from proxy.metrics import Metrics
 from proxy.observe import answer_hash
 from proxy.plugs import JournalTurn, Ledger, Store
@@ -29,6 +29,8 @@ from proxy.types import Answer, Message, ToolCall
 log = structlog.get_logger(__name__)
 HOLD_S = 0.05
 """How long an answer's end may be held until its journal entry is on disk."""
+_RETRY_S = 1.0
+_RETRY_MAX_S = 30.0
 _FAILURES_KEPT = 1_000
 
 
@@ -174,13 +176,13 @@ class Recorder:
         turn = await asyncio.shield(journalled)
         if turn is None or call.scope is None or call.talk is None:
             return
-        safe = guarded_answer(answer, self._policies())
         if answer.status == "complete":
             self._preparation.answered(call.scope, call.talk)
         links = [(call.scope, call.talk.answer_link(answer))]
         try:
-            await asyncio.wrap_future(self._store.journal_answer(turn.id, safe, links))
-        except StoreError as error:
+            safe = guarded_answer(answer, self._policies())
+            await self._write(call, lambda: self._store.journal_answer(turn.id, safe, links))
+        except Exception as error:  # noqa: BLE001 - as above
             self._failed(call, error)
             return
         self._failures.pop(call.id, None)
@@ -191,9 +193,21 @@ class Recorder:
         if turn is None:
             return
         try:
-            await asyncio.wrap_future(self._store.journal_void(turn.id, reason))
+            await self._write(call, lambda: self._store.journal_void(turn.id, reason))
         except StoreError as error:
             self._failed(call, error)
+
+    async def _write(self, call: Call, write: Callable[[], Future[None]]) -> None:
+        """Write to a turn whose request's part is on disk: while the store is unavailable, again and again, since half
+        a turn is worth nothing."""
+        pause_s = _RETRY_S
+        while True:
+            try:
+                return await asyncio.wrap_future(write())
+            except StoreUnavailable as error:
+                self._failed(call, error)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _RETRY_MAX_S)
 
     def _failed(self, call: Call, error: BaseException) -> None:
         log.error("journal_failed", request_id=call.id, error_type=type(error).__name__)
@@ -229,5 +243,4 @@ def _guarded_text(text: str, policies: PolicySet) -> str:
 
 
 def _recalled(hit: Hit) -> dict[str, Any]:
-    parts = {key: value for key, value in hit.parts.items() if key not in ("row", "score")}
-    return {"id": hit.memory.id, "score": hit.score, "parts": parts, "left_out": hit.left_out}
+    return {"id": hit.memory.id, "score": hit.score, "parts": hit.parts, "left_out": hit.left_out}

@@ -355,8 +355,9 @@ class Remember:
         return _Plan(decision, memory, vector)
 
     def _near(self, scope: Scope, new: Memory, vector: Vector | None, earlier: Sequence[_Plan]) -> list[Near]:
-        partition = scope.partition(new.scope)
-        found = self._store.search(scope, vector, query_terms(new.content), limit=_NEAR).candidates
+        # A raw turn is only ever merged with the very same words: no likeness need be looked for.
+        likeness, wanted = (None, _SAME) if new.kind == "turn" else (vector, _NEAR)
+        found = self._store.search(scope, likeness, query_terms(new.content), limit=wanted).candidates
         records = self._store.load(scope, [candidate.row for candidate in found])
         near = [Near(records[c.row], c.dense) for c in found if c.row in records]
         in_slot = [Near(memory, None) for memory in (self._store.by_key(scope, new.key) if new.key else ())]
@@ -371,9 +372,8 @@ class Remember:
         return [
             one
             for one in [*pending, *in_slot, *near]
-            if Scope(one.memory.tenant, one.memory.user_id, one.memory.agent_id).partition(one.memory.scope)
-            == partition
-            and one.memory.id not in superseded
+            # What this scope reads at the same visibility lies in the same partition.
+            if one.memory.scope == new.scope and one.memory.id not in superseded
         ]
 
     def _apply(self, tx: Transaction, plans: Sequence[_Plan]) -> None:

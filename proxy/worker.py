@@ -2,6 +2,7 @@
 
 In: `JournalTurn`s from the pipeline, and at start those that the journal still holds. Out: nothing; the ledger tells.
 A turn that fails is tried again; one that keeps failing is closed as failed, with the reason, and never blocks others.
+While the store cannot be written all turns wait, in their order: a later word must not be overtaken by an earlier one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 
@@ -19,8 +21,10 @@ from proxy.plugs import JournalTurn, Store
 from proxy.types import Outcome
 
 log = structlog.get_logger(__name__)
+T = TypeVar("T")
 _TRIES = 3
 _RETRY_S = 1.0
+_REASON_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,26 +40,37 @@ class Worker:
         store: Holds the journal.
         handle: Writes the memories of a turn (`Remember.turn`); runs in a thread.
         metrics: Counts failures.
+        retry_s: Between two tries, seconds.
     """
 
-    def __init__(self, store: Store, handle: Callable[[JournalTurn], object], metrics: Metrics) -> None:
+    def __init__(
+        self,
+        store: Store,
+        handle: Callable[[JournalTurn], object],
+        metrics: Metrics,
+        *,
+        retry_s: float = _RETRY_S,
+    ) -> None:
         self._store = store
         self._handle = handle
         self._metrics = metrics
+        self._retry_s = retry_s
         self._queue: asyncio.Queue[_Job] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="write-back")
         self._retries: set[asyncio.TimerHandle] = set()
+        # Turns handed over while the journal cannot be read: it will name them too.
+        self._early: set[str] | None = set()
 
     def submit(self, turn: JournalTurn) -> None:
         """Queue a turn; on the event loop's thread only."""
+        if self._early is not None:
+            self._early.add(turn.id)
         self._queue.put_nowait(_Job(turn))
 
     async def run(self) -> None:
         """Work until cancelled; starts with what the journal holds from before."""
-        loop = asyncio.get_running_loop()
         try:
-            for turn in await loop.run_in_executor(self._thread, self._waiting):
-                self.submit(turn)
+            await self._take_up()
             while True:
                 job = await self._queue.get()
                 await self._work(job)
@@ -72,41 +87,63 @@ class Worker:
         """Let the thread go; what is unfinished stays in the journal."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _waiting(self) -> list[JournalTurn]:
+    async def _take_up(self) -> None:
+        found: list[JournalTurn] = []
         try:
-            return list(self._store.journal_waiting())
-        except StoreUnavailable:
-            return []
+            found = await self._patiently(lambda: list(self._store.journal_waiting()))
+        except Exception as error:  # noqa: BLE001 - what lies in the journal must not stop what comes now
+            log.error("journal_not_taken_up", error_type=type(error).__name__, exc_info=error)
+        early, self._early = self._early or set(), None
+        for turn in found:
+            if turn.id not in early:
+                self.submit(turn)
 
     async def _work(self, job: _Job) -> None:
-        loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, self._handle, job.turn)
-        except StoreUnavailable as error:
-            # The disk or another process is in the way: that passes, and the turn is safe in the journal.
-            self._failed(job, error)
-            self._again(job, _RETRY_S)
+            await self._patiently(lambda: self._handle(job.turn), job)
         except Exception as error:  # noqa: BLE001 - one turn's write-back must not stop the others
             self._failed(job, error)
             if job.tries + 1 < _TRIES:
-                self._again(_Job(job.turn, job.tries + 1), _RETRY_S)
+                self._again(_Job(job.turn, job.tries + 1))
             else:
-                await loop.run_in_executor(self._thread, self._give_up, job.turn, error)
+                await self._give_up(job, error)
 
-    def _again(self, job: _Job, delay_s: float) -> None:
+    async def _patiently(self, work: Callable[[], T], job: _Job | None = None) -> T:
+        """Run something in the thread, again and again while the disk or another process is in the way of the store.
+
+        That passes, and the turn is safe in the journal.
+        """
+        loop, tries = asyncio.get_running_loop(), 0
+        while True:
+            try:
+                return await loop.run_in_executor(self._thread, work)
+            except StoreUnavailable as error:
+                tries += 1
+                # A store that is well refuses only this turn, for which nobody else is to wait.
+                if tries >= _TRIES and self._store.health() is None:
+                    raise
+                if job is not None and tries == 1:
+                    self._failed(job, error)
+            await asyncio.sleep(self._retry_s)
+
+    def _again(self, job: _Job) -> None:
         def put() -> None:
             self._retries.discard(timer)
             self._queue.put_nowait(job)
 
-        timer = asyncio.get_running_loop().call_later(delay_s, put)
+        timer = asyncio.get_running_loop().call_later(self._retry_s, put)
         self._retries.add(timer)
 
-    def _give_up(self, turn: JournalTurn, error: Exception) -> None:
-        outcome = Outcome("", "failed", None, f"{type(error).__name__}: {error}"[:300])
+    async def _give_up(self, job: _Job, error: Exception) -> None:
+        outcome = Outcome("", "failed", None, f"{type(error).__name__}: {error}"[:_REASON_CHARS])
+
+        def close() -> None:
+            self._store.transact(lambda tx: tx.journal_done(job.turn.id, "failed", [outcome])).result()
+
         try:
-            self._store.transact(lambda tx: tx.journal_done(turn.id, "failed", [outcome])).result()
-        except StoreUnavailable as unavailable:
-            log.error("turn_not_closed", request_id=turn.id, error_type=type(unavailable).__name__)
+            await self._patiently(close)
+        except Exception as unclosed:  # noqa: BLE001 - as above; the next start tries the turn again
+            log.error("turn_not_closed", request_id=job.turn.id, error_type=type(unclosed).__name__)
 
     def _failed(self, job: _Job, error: Exception) -> None:
         log.error(

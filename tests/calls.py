@@ -14,12 +14,19 @@ Said = list[dict[str, Any]]
 
 
 def ask(
-    product: Running, lane: Lane, messages: Said | str, *, user: str | None = None, **headers: str
+    product: Running,
+    lane: Lane,
+    messages: Said | str,
+    *,
+    user: str | None = None,
+    tools: Said | None = None,
+    **headers: str,
 ) -> httpx.Response:
     """One call through the proxy; a plain text is one user message."""
     body = {
         "model": "scripted",
         "messages": [{"role": "user", "content": messages}] if isinstance(messages, str) else messages,
+        **({"tools": tools} if tools else {}),
     }
     named = {f"X-Memory-{name.title()}": value for name, value in headers.items()}
     if user is not None:
@@ -32,9 +39,11 @@ def ask(
     return response
 
 
-def tell(product: Running, lane: Lane, messages: Said | str, *, user: str, **headers: str) -> dict[str, Any]:
+def tell(
+    product: Running, lane: Lane, messages: Said | str, *, user: str, tools: Said | None = None, **headers: str
+) -> dict[str, Any]:
     """A call, and its ledger once its memories are written."""
-    response = ask(product, lane, messages, user=user, **headers)
+    response = ask(product, lane, messages, user=user, tools=tools, **headers)
     return product.ledger(response.headers["X-Memory-Request-Id"], user)
 
 

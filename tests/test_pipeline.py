@@ -153,14 +153,15 @@ def test_a_tool_loop_gets_the_same_block_and_nothing_new(product: Running, lane:
     call = {"id": "call_1", "type": "function", "function": {"name": "get_theme", "arguments": "{}"}}
     lane.script(completion("", tool_calls=[call]), completion("Done."))
     opening: Said = [{"role": "user", "content": "Which theme do I like? Look it up."}]
-    tell(product, lane, opening, user=user, session="two")
+    tools: Said = [{"type": "function", "function": {"name": "get_theme", "parameters": {"type": "object"}}}]
+    tell(product, lane, opening, user=user, tools=tools, session="two")
     first = lane.last.system
     loop = [
         *opening,
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "call_1", "content": "I prefer light mode says the tool"},
     ]
-    tell(product, lane, loop, user=user, session="two")
+    tell(product, lane, loop, user=user, tools=tools, session="two")
     assert lane.last.system == first
     assert "dark mode" in first
     assert lane.last.json["messages"][-1] == loop[-1]

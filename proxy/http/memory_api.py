@@ -341,8 +341,7 @@ class MemoryApi:
 
 
 def _hit(hit: Hit) -> dict[str, Any]:
-    parts = {key: value for key, value in hit.parts.items() if key not in ("row", "score")}
-    return {**as_json(hit.memory), "score": hit.score, "parts": parts}
+    return {**as_json(hit.memory), "score": hit.score, "parts": dict(hit.parts)}
 
 
 def _no_record(memory_id: str) -> RequestError:

@@ -14,9 +14,6 @@ from proxy.store.graph import GraphBuilder
 from proxy.store.index_file import Built
 from proxy.store.marks import marks_of
 
-_STEP = 128
-"""Vectors between two looks at whether to go on: well under a tenth of a second."""
-
 
 def build(contents: Contents, partition: str, dimension: int, go_on: Callable[[], bool]) -> Built | None:
     """Build a partition's graph.
@@ -35,18 +32,18 @@ def build(contents: Contents, partition: str, dimension: int, go_on: Callable[[]
     """
     graph = GraphBuilder(dimension)
     rows, marks, count = [], [], 0
-    for chunk in contents.in_order(partition):
+    for chunk in contents.of_rows(partition, contents.rows(partition)):
         packed = [vector for *_, vector in chunk]
         rows.append(np.array([row for row, *_ in chunk], np.int64))
         marks.append(marks_of(packed, dimension))
         positions = count + np.flatnonzero(marks[-1])
+        count += len(chunk)
         vectors = np.frombuffer(b"".join(vector for vector in packed if vector is not None), "<f2")
         matrix = vectors.reshape(-1, dimension).astype(np.float32)
-        for start in range(0, len(positions), _STEP):
-            if not go_on():
-                return None
-            graph.add(positions[start : start + _STEP], matrix[start : start + _STEP])
-        count += len(chunk)
+        if not go_on():
+            return None
+        if len(positions):
+            graph.add(positions, matrix)
     if not any(one.any() for one in marks):
         return None
     return Built(graph.dump(), np.concatenate(rows), np.concatenate(marks))

@@ -43,15 +43,14 @@ class Contents:
             yield [(row, words, expiry, vector) for row, words, expiry, vector in first]
         else:
             del first
-            yield from self.in_order(partition)
+            yield from self.of_rows(partition, self.rows(partition))
 
-    def in_order(self, partition: str) -> Iterator[Sequence[Stored]]:
-        """All active records, by row.
+    def of_rows(self, partition: str, rows: npt.NDArray[np.int64]) -> Iterator[Sequence[Stored]]:
+        """Those of some records that are still active, in the order given.
 
         Raises:
             StoreUnavailable: It cannot be read now.
         """
-        rows = self.rows(partition)
         for start in range(0, len(rows), CHUNK):
             chunk = records.dumps(rows[start : start + CHUNK].tolist())
             keys = {"partition": partition, "fingerprint": self._fingerprint, "rows": chunk}

@@ -20,6 +20,7 @@ from proxy.store.writer import Unit
 _SQL = queries.load("memories")
 _META = queries.load("forget")
 _TERMS = "lexical_version"
+_TRIED = "write_tried"
 _BUSY_S = 2.0
 
 
@@ -85,6 +86,12 @@ def take_up(unit: Unit, now: datetime) -> None:
     known = unit.connection.execute(_META["get_meta"], {"name": _TERMS}).fetchone()
     if known is None or known[0] != lexical.VERSION:
         index_terms(unit.connection)
+    unit.erases = forget.pending(unit.connection)
+
+
+def write_something(unit: Unit) -> None:
+    """Find out whether the database can be written again, and finish an erasure that was interrupted meanwhile."""
+    unit.connection.execute(_META["set_meta"], {"name": _TRIED, "value": "1"})
     unit.erases = forget.pending(unit.connection)
 
 

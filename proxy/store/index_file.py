@@ -125,7 +125,8 @@ class IndexFiles:
         try:
             manifest = self._manifest(partition)
             memory = self._copied(self._folder / f"{partition}.usearch", manifest)
-            graph = Graph(memoryview(memory)[: manifest.graph_bytes], self._dimension, manifest.vectors)
+            buffer = memoryview(memory)[: manifest.graph_bytes]
+            graph = Graph(buffer, self._dimension, manifest.vectors)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:

@@ -112,6 +112,10 @@ SELECT * FROM records WHERE id = :id AND owner = :owner;
 -- name: add_version
 INSERT INTO versions (id, change, at, state) VALUES (:id, :change, :at, :state);
 
+-- name: partition_terms
+-- Every token of a partition with its rows, ascending; `fts_terms` is a reader's own name for the index's inside.
+SELECT term, doc FROM temp.fts_terms WHERE term >= :from AND term < :to;
+
 -- name: rows_of
 SELECT row FROM memories WHERE id IN (SELECT value FROM json_each(:ids))
 

@@ -7,9 +7,10 @@ by reading what came after it, and by the words of the records that changed sinc
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ import numpy.typing as npt
 from proxy.store import queries
 from proxy.store.lexical import token
 from proxy.store.readers import Readers
+from proxy.store.term_maps import Rows as TermRows
+from proxy.store.term_maps import TermMaps
 
 Rows = npt.NDArray[np.int64]
 
@@ -55,6 +58,8 @@ class Postings:
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
+        self.maps = TermMaps(readers)
+        """Told of every change by itself: what was added to a partition, and what was removed."""
         self._lists: OrderedDict[str, _List] = OrderedDict()
         self._nbytes = 0
         self._lock = threading.Lock()
@@ -77,11 +82,14 @@ class Postings:
         if not names:
             return []
         common = count // 2 if count > _COMMON_FROM else count
+        maps = {name: self.maps.of(name, counts[name]) for name in names}
+        if all(one is not None for one in maps.values()):
+            return list(_mapped({name: one for name, one in maps.items() if one is not None}, terms, common))
         found = [self._rows(names, term, common) for term in dict.fromkeys(terms)]
         return [rows for rows in found if rows is not None and len(rows)]
 
     def inserted(self, partition: str) -> None:
-        """A commit brought new active records."""
+        """A commit brought a new active record."""
         with self._lock:
             self._inserts[partition] += 1
 
@@ -102,6 +110,7 @@ class Postings:
 
     def clear(self) -> None:
         """Void everything kept."""
+        self.maps.clear()
         with self._lock:
             self._cleared += 1
             self._changed.clear()
@@ -160,3 +169,11 @@ class Postings:
     def _void(self, partition: str) -> None:
         self._epochs[partition] += 1
         self._changed.pop(partition, None)
+
+
+def _mapped(maps: Mapping[str, TermRows], terms: Sequence[str], common: int) -> Iterator[Rows]:
+    """The rows of each term that tells anything, from partitions whose postings are in memory."""
+    for term in dict.fromkeys(terms):
+        lists = [found for name, held in maps.items() if (found := held.get(token(name, term)))]
+        if lists and sum(len(rows) for rows in lists) <= common:
+            yield np.array(lists[0] if len(lists) == 1 else sorted(itertools.chain(*lists)), np.int64)

@@ -111,6 +111,8 @@ class _Reader:
         # Used by its own thread only, but closed by whoever closes the store.
         self.connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=2.0)
         self.close = weakref.finalize(self, self.connection.close)
+        # What the index holds, term by term; a name for it in this connection only.
+        self.connection.execute("CREATE VIRTUAL TABLE temp.fts_terms USING fts5vocab(main, fts, instance)")
         self.connection.execute("PRAGMA query_only = ON")
         self.connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         self.connection.create_function("casefold", 1, str.casefold, deterministic=True)

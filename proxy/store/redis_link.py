@@ -36,6 +36,8 @@ class RedisLink:
     """
 
     def __init__(self, url: str, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._url = url
+        self._clock = clock
         self._pool = connection_pool(url, timeout_s)
         self._client = redis.Redis(connection_pool=self._pool)
         self._address = shown(url)
@@ -43,6 +45,13 @@ class RedisLink:
         self._link = Breaker(clock=clock)
         # A full or read-only Redis answers reads as before, so refused writes must not stop those.
         self._writes = Breaker(clock=clock)
+
+    def with_timeout(self, timeout_s: float) -> RedisLink:
+        """The same server under another deadline. One may find it too slow and the other not, but what it refuses to
+        write for one it refuses for both."""
+        other = RedisLink(self._url, timeout_s, self._clock)
+        other._writes = self._writes
+        return other
 
     def run(self, *commands: Command, writes: bool = False, expected: tuple[type[RedisError], ...] = ()) -> list[Any]:
         """Send commands in one round trip.

@@ -92,8 +92,9 @@ class SqliteStore(Store):
         )
         self._writer = Writer(lambda: database.connect(path), forget.scrub, self._health)
         # What cannot be opened now is told by `health`, and tried again at the next write.
+        self._newest_try = self._writer.submit(lambda unit: database.take_up(unit, clock()))
         with suppress(StoreUnavailable):
-            self._writer.submit(lambda unit: database.take_up(unit, clock())).result()
+            self._newest_try.result()
 
     # ── reading ────────────────────────────────────────────────────────────────────────────────────────────────
     def get(self, scope: Scope, memory_id: str) -> Memory | None:
@@ -263,7 +264,11 @@ class SqliteStore(Store):
         return self._writer.submit(lambda unit: database.reindex(unit, self._index, self._postings))
 
     def health(self) -> str | None:
-        return self._health.sentence()
+        sick = self._health.sentence()
+        if sick is not None and self._newest_try.done():
+            # Without a write nobody would learn that the disk has room again, or that the lock is gone.
+            self._newest_try = self._writer.submit(database.write_something)
+        return sick
 
     def index_health(self) -> str | None:
         return self._index.trouble()

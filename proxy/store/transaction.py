@@ -203,6 +203,7 @@ class SqliteTransaction(Transaction):
 
     def _add_terms(self, row: int, partition: str, words: Sequence[str]) -> None:
         self._execute(_SQL["add_terms"], {"row": row, "terms": _tokens(partition, words)})
+        self._unit.after_commit.append(partial(self._around.postings.maps.added, partition, row, words))
 
     def _drop_terms(self, row: records.Row) -> None:
         memory = records.row_to_memory(row)
@@ -210,6 +211,8 @@ class SqliteTransaction(Transaction):
             words = lexical.terms(memory.content)
             keys = {"row": row[records.ROW], "terms": _tokens(row[records.PARTITION], words)}
             self._execute(_SQL["drop_terms"], keys)
+            removed = partial(self._around.postings.maps.removed, row[records.PARTITION], row[records.ROW], words)
+            self._unit.after_commit.append(removed)
             self._reword(row[records.PARTITION], row[records.ROW], ())
 
     # ── after the commit ───────────────────────────────────────────────────────────────────────────────────────

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,12 @@ class RedisWorkingMemory:
         self._max_steps = max_steps
         self._clock = clock
 
+    def with_timeout(self, timeout_s: float) -> RedisWorkingMemory:
+        """The same layer under another deadline; when Redis refuses writes, both know. To be closed by itself."""
+        other = copy(self)
+        other._link = self._link.with_timeout(timeout_s)
+        return other
+
     def slots(self, scope: Scope) -> Mapping[str, Slot]:
         """The session's slots by name; reading slides the TTL. Values that are not ours are left out.
 
@@ -71,26 +78,7 @@ class RedisWorkingMemory:
             WorkingMemoryUnavailable: Redis does not answer.
             ValueError: The scope has no session.
         """
-        return self._read(scope)[0]
-
-    def opened(self, scope: Scope, name: str) -> tuple[Mapping[str, Slot], bytes | None]:
-        """`slots` and `cache_get` in one round trip.
-
-        Raises:
-            WorkingMemoryUnavailable: Redis does not answer.
-            ValueError: The scope has no session.
-        """
-        slots, (cached,) = self._read(scope, ("GET", cache_key(name)))
-        return slots, cached if isinstance(cached, bytes) else None
-
-    def _read(self, scope: Scope, *more: Command) -> tuple[dict[str, Slot], list[Any]]:
-        """The session's slots, and the replies to more commands of the same round trip."""
-        commands = (("HGETALL", session_key(scope)), *self._slide(scope, self._ttl_ms), *more)
-        reply, *rest = self._link.run(*commands)
-        others = rest[len(rest) - len(more) :]
-        return self._decoded(scope, reply), others
-
-    def _decoded(self, scope: Scope, reply: Any) -> dict[str, Slot]:
+        reply, *_ = self._link.run(("HGETALL", session_key(scope)), *self._slide(scope, self._ttl_ms))
         if not isinstance(reply, dict):
             return {}
         read = [slot for slot in (decode_slot(name, text) for name, text in reply.items()) if slot is not None]
