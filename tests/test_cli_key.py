@@ -14,11 +14,11 @@ from multidict import CIMultiDict
 from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
-from proxy.app import install_secret
 from proxy.auth import PASSTHROUGH, PERMISSIONS, Doorkeeper, Principal
 from proxy.cli.commands import cli
 from proxy.config import load
 from proxy.errors import SidemirrorError
+from proxy.layers import install_secret
 from proxy.settings import Auth, Key
 
 SECRET = bytes(32)

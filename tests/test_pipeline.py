@@ -183,9 +183,12 @@ def test_a_tool_loop_that_we_did_not_open_gets_no_block(product: Running, lane: 
 @pytest.mark.parametrize(
     "prompt",
     [
-        "### Task:\nGenerate a concise, 3-5 word title with an emoji summarizing the chat history.\n### Chat History:\nUSER: I prefer dark mode.",
-        "### Task:\nGenerate 1-3 broad tags categorizing the main themes of the chat history.\n<chat_history>\nUSER: I prefer tea.\n</chat_history>",
-        "### Task:\nSuggest 3-5 relevant follow-up questions or prompts that the user might naturally ask next.\n<chat_history>\nI like jazz.\n</chat_history>",
+        "### Task:\nGenerate a concise, 3-5 word title with an emoji summarizing the chat history.\n"
+        "### Chat History:\nUSER: I prefer dark mode.",
+        "### Task:\nGenerate 1-3 broad tags categorizing the main themes of the chat history.\n"
+        "<chat_history>\nUSER: I prefer tea.\n</chat_history>",
+        "### Task:\nSuggest 3-5 relevant follow-up questions or prompts that the user might naturally ask next.\n"
+        "<chat_history>\nI like jazz.\n</chat_history>",
         "请为以下对话生成一个简短的标题：\n用户：我更喜欢深色模式。",
     ],
 )

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from proxy.app import install_secret
 from proxy.auth import PERMISSIONS, Doorkeeper, hashed, new_key
 from proxy.config import Override, default_path, load
 from proxy.errors import SidemirrorError
+from proxy.layers import install_secret
 from proxy.scope import check_part
 from proxy.settings import Auth, Key
 
