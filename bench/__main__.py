@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from bench import overhead, recall, report, startup, streaming
+from bench import baselines, ingest, overhead, recall, report, soak, startup, streaming
 from bench.report import Section
 from bench.run import Run
 from proxy import log
@@ -58,6 +58,21 @@ BENCHES: Mapping[str, Bench] = {
         lambda run: recall.measure(run, recall.QUICK),
         (recall.FULL.steps, recall.QUICK.steps),
     ),
+    "baselines": Bench(
+        baselines.measure,
+        lambda run: baselines.measure(run, baselines.QUICK),
+        (baselines.FULL.steps, baselines.QUICK.steps),
+    ),
+    "ingest": Bench(
+        ingest.measure,
+        lambda run: ingest.measure(run, ingest.QUICK),
+        (ingest.FULL.steps, ingest.QUICK.steps),
+    ),
+    "soak": Bench(
+        soak.measure,
+        lambda run: soak.measure(run, soak.QUICK),
+        (soak.FULL.steps, soak.QUICK.steps),
+    ),
 }
 """In the order they run. A new bench is a module with `measure`, and a line here."""
 
@@ -70,6 +85,10 @@ def main(
     policies: Annotated[
         Path | None, typer.Option(help="Policies to measure with.  [default: the shipped ones]")
     ] = None,
+    litellm_proxy: Annotated[
+        str | None,
+        typer.Option(metavar="VERSION", help="Install and measure the litellm proxy as well; takes minutes."),
+    ] = None,
 ) -> None:
     """Measure, each figure against a baseline in the same run."""
     chosen = names or list(BENCHES)
@@ -81,7 +100,7 @@ def main(
     sections: list[Section] = []
     try:
         for name in chosen:
-            sections.append(_run(name, console, settings, quick=quick))
+            sections.append(_run(name, console, settings, litellm_proxy, quick=quick))
             console.print(report.table(sections[-1]))
     finally:  # what was measured before a later bench failed is kept
         if record and sections and not quick:
@@ -89,7 +108,9 @@ def main(
             console.print(f"written to {report.RESULTS.relative_to(report.ROOT)}")
 
 
-def _run(name: str, console: Console, settings: Mapping[str, Any], *, quick: bool) -> Section:
+def _run(
+    name: str, console: Console, settings: Mapping[str, Any], litellm_proxy: str | None, *, quick: bool
+) -> Section:
     bench = BENCHES[name]
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn(), console=console,
@@ -97,7 +118,7 @@ def _run(name: str, console: Console, settings: Mapping[str, Any], *, quick: boo
     )  # fmt: skip
     with bar, tempfile.TemporaryDirectory(prefix="sidemirror-bench-") as folder:
         task = bar.add_task(name, total=bench.steps[quick])
-        run = Run(Path(folder), lambda done: bar.advance(task, done), settings)
+        run = Run(Path(folder), lambda done: bar.advance(task, done), settings, litellm_proxy)
         return bench.quick(run) if quick else bench.full(run)
 
 

@@ -1,7 +1,7 @@
 """kill -9 at random moments under a mixed load: what was acknowledged must be there once, after every restart.
 
-Load: chats (streamed and not), API writes and, through a low `index.exact_below`, index rebuilds. Acknowledged means: an
-API write answered 201, or a chat whose whole answer the client has. Run by hand: ``python -m bench.kills --kills 100``.
+Load: chats (streamed and not), API writes and, through a low `index.exact_below`, index rebuilds. Acknowledged means:
+an API write answered 201, or a chat whose whole answer the client has. By hand: ``python -m bench.kills --kills 100``.
 """
 
 from __future__ import annotations

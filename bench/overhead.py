@@ -46,7 +46,12 @@ class Amounts:
     @property
     def steps(self) -> int:
         """Units of work, for the progress bar."""
-        return self.rounds * (self.memories * 2 + self.sessions * self.turns * len(LANES))
+        return len(self.users) * self.memories + self.rounds * self.sessions * self.turns * len(LANES)
+
+    @property
+    def users(self) -> list[str]:
+        """Who has the memories: another one in each round, for one session at a time and for many."""
+        return [f"user-{lane}-{number}" for number in range(self.rounds) for lane in ("one", "many")]
 
 
 FULL = Amounts()
@@ -64,6 +69,15 @@ class Lane:
 
     mode: str | None
     at_once: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Relays:
+    """What runs: the provider, and a bare relay and the product in front of it."""
+
+    provider: Started
+    bare: Started
+    ours: Started
 
 
 BARE, OFF, READ, ON = Lane(None), Lane("off"), Lane("read"), Lane("on")
@@ -92,30 +106,39 @@ class Passed:
 
 def measure(run: Run, amounts: Amounts = FULL) -> Section:
     """Measure what memory costs a chat."""
-    users = [f"user-{lane}-{number}" for number in range(amounts.rounds) for lane in ("one", "many")]
-    with relays(run, users, amounts.memories) as (bare, ours):
-        found = asyncio.run(_rounds(run, amounts, bare, ours))
-        return _section(found, amounts, complaints(ours))
+    with relays(run, amounts.users, amounts.memories) as started:
+        return compare(run, amounts, started)
+
+
+def compare(run: Run, amounts: Amounts, started: Relays) -> Section:
+    """`measure`, with relays that run already and have the memories of `amounts.users`."""
+    found = asyncio.run(_rounds(run, amounts, started.bare, started.ours))
+    return _section(found, amounts, complaints(started.ours))
 
 
 @contextmanager
-def relays(run: Run, users: Sequence[str], memories_each: int) -> Iterator[tuple[Started, Started]]:
-    """A bare relay and the product in front of one provider.
+def relays(run: Run, users: Sequence[str], memories_each: int) -> Iterator[Relays]:
+    """Start a bare relay and the product in front of one provider.
 
     Args:
         run: The bench's surroundings.
         users: Who has memories.
         memories_each: How many each of them has.
     """
-    embedder = open_embedder()
-    with open_store(run.folder / "data", embedder) as store:
-        for number, user in enumerate(users):
-            fill(store, embedder, Scope(TENANT, user), memories(memories_each, seed=number), run.step)
+    fill_scopes(run, users, memories_each)
     with (
         provider_and_bare_relay(run.folder) as (provider, bare),
         product(run.folder, provider.address, run.settings) as ours,
     ):
-        yield bare, ours
+        yield Relays(provider, bare, ours)
+
+
+def fill_scopes(run: Run, users: Sequence[str], memories_each: int) -> None:
+    """Give users memories, before the product starts: `memories` of as many, seeded with the user's place."""
+    embedder = open_embedder()
+    with open_store(run.folder / "data", embedder) as store:
+        for number, user in enumerate(users):
+            fill(store, embedder, Scope(TENANT, user), memories(memories_each, seed=number), run.step)
 
 
 def complaints(ours: Started) -> list[str]:
@@ -140,14 +163,23 @@ async def _rounds(run: Run, amounts: Amounts, bare: Started, ours: Started) -> d
                     (f"{lane.mode}-{lane.at_once}-{index}", [next(texts) for _ in range(amounts.turns)])
                     for index in range(amounts.sessions)
                 ]
-                found[lane].append(await _pass(client, relay, Caller(user, lane.mode or "off"), lane.at_once, talks))
+                found[lane].append(await talk(client, relay, Caller(user, lane.mode or "off"), lane.at_once, talks))
                 run.step(calls)
     return found
 
 
-async def _pass(
+async def talk(
     client: ChatClient, relay: Started, caller: Caller, at_once: int, talks: Sequence[tuple[str, Sequence[str]]]
 ) -> Passed:
+    """Hold some sessions, and count what they cost the relay; with memory on, write-back included.
+
+    Args:
+        client: Makes the calls.
+        relay: Is called.
+        caller: Whose sessions.
+        at_once: How many of them at a time.
+        talks: Their ids and what is said in them.
+    """
     answers: list[Answered] = []
     waiting = iter(talks)
 

@@ -9,18 +9,19 @@ import json
 import os
 import platform
 import re
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from bench.report import ROOT
 
@@ -101,12 +102,29 @@ def serve_command(folder: Path, upstream: str, settings: Mapping[str, Any]) -> l
 @contextmanager
 def provider_and_bare_relay(folder: Path) -> Iterator[tuple[Started, Started]]:
     """The scripted provider, and a bare relay in front of it."""
-    address = re.compile(r"(http://\S+)")
-    with ExitStack() as stack:
-        command = [sys.executable, "-m", "bench.provider"]
-        provider = stack.enter_context(_started(command, address, folder / "provider.log"))
-        command = [sys.executable, "-m", "bench.bare_relay", provider.address]
-        yield provider, stack.enter_context(_started(command, address, folder / "bare_relay.log"))
+    with server(folder, "provider") as provider, server(folder, "bare_relay", provider.address) as relay:
+        yield provider, relay
+
+
+@contextmanager
+def server(folder: Path, module: str, *arguments: str) -> Iterator[Started]:
+    """One of the bench's own servers, which tell their address by `bench.serving`.
+
+    Args:
+        folder: For its log.
+        module: Its name in this package.
+        arguments: What it is given.
+    """
+    command = [sys.executable, "-m", f"bench.{module}", *arguments]
+    with _started(command, re.compile(r"(http://\S+)"), folder / f"{module}.log") as started:
+        yield started
+
+
+def free_port() -> int:
+    """A port that was free a moment ago, for servers that cannot choose one themselves."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def environment() -> dict[str, str]:

@@ -1,13 +1,15 @@
 """A fast scripted provider, in a process of its own so that its CPU is not counted: `python -m bench.provider`.
 
 A chat body with `stream: true` gets as many chunks as its `max_tokens` asks for, each flushed by itself, with
-`metadata.pace_ms` between them; any other gets a plain completion.
+`metadata.pace_ms` between them (a relay may have dropped it: then none); any other gets a plain completion.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from itertools import count
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -23,7 +25,7 @@ async def chat(request: web.Request) -> web.StreamResponse:
     """Answer one chat call."""
     body = orjson.loads(await request.read())
     if body.get("stream"):
-        return await _stream(request, int(body["max_tokens"]), float(body["metadata"]["pace_ms"]) / 1000)
+        return await _stream(request, int(body["max_tokens"]), _pace_s(body))
     number = next(_ANSWERED)
     message = {"role": "assistant", "content": answer(number)}
     reply = {
@@ -35,6 +37,10 @@ async def chat(request: web.Request) -> web.StreamResponse:
         "usage": {"prompt_tokens": 200, "completion_tokens": 90, "total_tokens": 290},
     }
     return web.Response(body=orjson.dumps(reply), content_type="application/json")
+
+
+def _pace_s(body: Mapping[str, Any]) -> float:
+    return float((body.get("metadata") or {}).get("pace_ms", 0)) / 1000
 
 
 async def _stream(request: web.Request, chunks: int, pace_s: float) -> web.StreamResponse:

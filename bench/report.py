@@ -60,7 +60,7 @@ class Figure:
             f"≤ {_shown(self.goal)} {self.unit}" if self.goal is not None else "",
             f"{_shown(self.measured)} {self.unit}",
             f"{_shown(self.baseline)} {self.unit}" if self.baseline is not None else "",
-            f"{self.ratio:.1f}×" if self.ratio is not None else "",
+            f"{self.ratio:.{1 if abs(self.ratio) >= 1 else 2}f}×" if self.ratio is not None else "",
             met[self.met],
         )
 

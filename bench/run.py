@@ -17,11 +17,13 @@ class Run:
         folder: An empty folder of its own.
         step: Told how many units of work were done since the last time.
         settings: More of the product's config.yaml.
+        litellm_proxy: Version of the litellm proxy to measure as well; None for none.
     """
 
     folder: Path
     step: Callable[[int], object] = lambda _: None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    litellm_proxy: str | None = None
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -5,7 +5,6 @@ The baseline is the bare relay: Python, uvloop and aiohttp with nothing in betwe
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bench.processes import Started, cpu_s, environment, provider_and_bare_relay, serve_command, stop
+from bench.processes import Started, cpu_s, environment, free_port, provider_and_bare_relay, serve_command, stop
 from bench.report import ROOT, Figure, Section
 from bench.run import Run
 
@@ -95,7 +94,7 @@ def _bare(command: Sequence[str]) -> float:
 
 
 def _ours(command: Sequence[str], errors: Path) -> _Start:
-    address = f"http://127.0.0.1:{_free_port()}"
+    address = f"http://127.0.0.1:{free_port()}"
     port = address.rpartition(":")[2]
     with errors.open("wb") as log:
         started = time.perf_counter()
@@ -145,9 +144,3 @@ def _without_litellm(pid: int) -> None:
     loaded = [name for name in _COMES_WITH_LITELLM if f"/{name}" in found]
     if loaded:
         raise RuntimeError(f"litellm seems to be loaded at start: {', '.join(loaded)} is in memory")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

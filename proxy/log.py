@@ -11,9 +11,10 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import orjson
 import structlog
@@ -39,6 +40,21 @@ class _Lines(structlog.WriteLogger):
         self.name = name
 
 
+class _Forgiving:
+    """A stream that drops what cannot be written: a full disk must not fail the call that is being logged."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
     """Set up logging for the process; called once by the composition root, before anything logs.
 
@@ -51,7 +67,7 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
     """
     if level not in LEVELS:
         raise ValueError(f"{level!r} is not a log level; one of {', '.join(LEVELS)}")
-    target = stream or sys.stderr
+    target = cast(TextIO, _Forgiving(stream or sys.stderr))
     open_texts = level == "debug"
     shared = _shared(open_texts)
     structlog.configure(

@@ -196,6 +196,8 @@ class Recorder:
             await self._write(call, lambda: self._store.journal_void(turn.id, reason))
         except StoreError as error:
             self._failed(call, error)
+            return
+        self._failures.pop(call.id, None)
 
     async def _write(self, call: Call, write: Callable[[], Future[None]]) -> None:
         """Write to a turn whose request's part is on disk: while the store is unavailable, again and again, since half
@@ -243,4 +245,6 @@ def _guarded_text(text: str, policies: PolicySet) -> str:
 
 
 def _recalled(hit: Hit) -> dict[str, Any]:
-    return {"id": hit.memory.id, "score": hit.score, "parts": hit.parts, "left_out": hit.left_out}
+    # Four digits tell all that a figure tells, and halve the ledger.
+    parts = {name: round(value, 4) if isinstance(value, float) else value for name, value in hit.parts.items()}
+    return {"id": hit.memory.id, "score": round(hit.score, 4), "parts": parts, "left_out": hit.left_out}

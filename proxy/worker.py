@@ -58,14 +58,15 @@ class Worker:
         self._queue: asyncio.Queue[_Job] = asyncio.Queue()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="write-back")
         self._retries: set[asyncio.TimerHandle] = set()
-        # Turns handed over while the journal cannot be read: it will name them too.
-        self._early: set[str] | None = set()
+        # Turns handed over before the journal could be read, which names most of them too; None from then on.
+        self._early: list[JournalTurn] | None = []
 
     def submit(self, turn: JournalTurn) -> None:
         """Queue a turn; on the event loop's thread only."""
         if self._early is not None:
-            self._early.add(turn.id)
-        self._queue.put_nowait(_Job(turn))
+            self._early.append(turn)
+        else:
+            self._queue.put_nowait(_Job(turn))
 
     async def run(self) -> None:
         """Work until cancelled; starts with what the journal holds from before."""
@@ -91,12 +92,12 @@ class Worker:
         found: list[JournalTurn] = []
         try:
             found = await self._patiently(lambda: list(self._store.journal_waiting()))
-        except Exception as error:  # noqa: BLE001 - what lies in the journal must not stop what comes now
+        except Exception as error:
             log.error("journal_not_taken_up", error_type=type(error).__name__, exc_info=error)
-        early, self._early = self._early or set(), None
-        for turn in found:
-            if turn.id not in early:
-                self.submit(turn)
+        early, self._early = self._early or [], None
+        known = {turn.id for turn in found}
+        for turn in (*found, *(turn for turn in early if turn.id not in known)):
+            self.submit(turn)
 
     async def _work(self, job: _Job) -> None:
         try:

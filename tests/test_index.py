@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -94,7 +96,11 @@ def quantized(vector: Vector) -> bytes:
 
 
 def in_files(folder: Path, vector: Vector) -> bool:
-    return any(quantized(vector) in one.read_bytes() for one in (folder / "index").iterdir())
+    for one in (folder / "index").iterdir():
+        with suppress(FileNotFoundError):  # the builder's, renamed or removed meanwhile
+            if quantized(vector) in one.read_bytes():
+                return True
+    return False
 
 
 # ── which path answers ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -393,12 +399,48 @@ def test_killing_the_process_while_files_are_written_leaves_a_whole_one_or_none(
         store.close()
 
 
-def test_closing_does_not_wait_for_a_long_build(tmp_path: Path) -> None:
+def test_closing_ends_a_long_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, told = threading.Event(), threading.Event()
+
+    def endless(contents: object, partition: str, dimension: int, go_on: Callable[[], bool]) -> None:
+        begun.set()
+        while go_on():
+            told.wait(0.01)
+
+    monkeypatch.setattr("proxy.store.vectors.build", endless)
     store = open_store(tmp_path)
-    put(store, *numbered(0, 4_000), vectors=[unit(i) for i in range(4_000)])
+    put(store, *numbered(0, 50), vectors=[unit(i) for i in range(50)])
     search(store, 0)
+    assert begun.wait(20)
     store.close()
     assert not (tmp_path / "index").exists()
+
+
+def test_a_build_that_failed_is_left_alone_for_a_while_and_then_tried_again(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[str] = []
+
+    def failing(contents: object, partition: str, *more: object) -> Built | None:
+        attempts.append(partition)
+        if len(attempts) == 1:
+            raise OSError(28, "No space left on device")
+        return build(contents, partition, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("proxy.store.vectors.build", failing)
+    put(store, *numbered(0, 50), vectors=[unit(i) for i in range(50)])
+    search(store, 0)
+    assert store.settle(20)
+    assert "No space left" in (store.index_health() or "")
+    assert search(store, 3) == nearest(3, [*range(50)])
+    assert store.settle(20)
+    assert len(attempts) == 1
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 61)
+    assert search(store, 3) == nearest(3, [*range(50)])
+    monkeypatch.undo()
+    assert store.settle(20)
+    assert (source(store), store.index_health()) == ("index", None)
 
 
 # ── the parts ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -140,3 +141,17 @@ def test_what_json_cannot_hold_is_shown_all_the_same() -> None:
     (line,) = lines(stream)
     assert line["c"] == 2**80
     assert line["b"] == "\ud800"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no space"), BrokenPipeError(), ValueError("closed file")])
+def test_a_log_that_cannot_be_written_fails_nobody(error: Exception) -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise error
+
+        def flush(self) -> None:
+            raise error
+
+    configure("info", Full())
+    structlog.get_logger("proxy.worker").error("write_back_failed", count=1)
+    logging.getLogger("aiohttp").warning("careful")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,7 +109,10 @@ class Reading(Contents):
     def chunks(self, partition: str) -> Iterator[Sequence[Stored]]:
         yield self.load(partition)
 
-    def in_order(self, partition: str) -> Iterator[Sequence[Stored]]:
+    def rows(self, partition: str) -> npt.NDArray[np.int64]:
+        return np.array(sorted(row for row, *_ in self.load(partition)), np.int64)
+
+    def of_rows(self, partition: str, rows: npt.NDArray[np.int64]) -> Iterator[Sequence[Stored]]:
         yield sorted(self.load(partition))
 
 
@@ -133,7 +137,7 @@ def test_partitions_used_longest_ago_leave_when_the_limit_is_reached(tmp_path: P
     assert loads == ["size", "a", "b", "c", "b"]
 
 
-@pytest.mark.parametrize("limits", [{"files": 2}, {"file_bytes": 40_000}])
+@pytest.mark.parametrize("limits", [{"files": 2}, {"file_bytes": 20_000}])
 def test_files_used_longest_ago_are_closed_when_there_are_too_many(tmp_path: Path, limits: dict[str, int]) -> None:
     loads: list[str] = []
 

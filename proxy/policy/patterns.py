@@ -18,7 +18,6 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from proxy.types import Language
 
 RUN_TIMEOUT_S = 0.05
-SHORT_CHARS = 500
 CHECK_TIMEOUT_S = 0.02
 CHECK_CHARS = 8_000
 CHECK_TRIES = 3
@@ -152,7 +151,7 @@ class Matcher:
         for language in languages:
             for pattern in self.patterns.get(language, ()):
                 try:
-                    if pattern.search(text, timeout=time_limit(text)) is not None:
+                    if pattern.search(text, timeout=RUN_TIMEOUT_S) is not None:
                         return True
                 except TimeoutError:
                     clock.timed_out.append(pattern.pattern)
@@ -169,7 +168,7 @@ class Matcher:
         for language in languages:
             for pattern in self.patterns.get(language, ()):
                 try:
-                    match = pattern.search(text, timeout=time_limit(text))
+                    match = pattern.search(text, timeout=RUN_TIMEOUT_S)
                 except TimeoutError:
                     clock.timed_out.append(pattern.pattern)
                     continue
@@ -193,17 +192,9 @@ class Matcher:
     @staticmethod
     def _spans(pattern: regex.Pattern[str], text: str, clock: Clock) -> Iterator[regex.Match[str]]:
         try:
-            yield from pattern.finditer(text, timeout=time_limit(text))
+            yield from pattern.finditer(text, timeout=RUN_TIMEOUT_S)
         except TimeoutError:
             clock.timed_out.append(pattern.pattern)
-
-
-def time_limit(text: str) -> float | None:
-    """Seconds a match may take; None for a short text, which the load-time check bounds and a timer would slow down.
-
-    A pattern that takes at most 20 ms on 8,000 characters takes far less on a sixteenth of them.
-    """
-    return RUN_TIMEOUT_S if len(text) > SHORT_CHARS else None
 
 
 def _found(match: regex.Match[str], language: Language) -> Found:
