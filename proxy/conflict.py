@@ -84,7 +84,7 @@ def decide(
     same = [one.memory for one in near if _comparable(new, one.memory) and _same_text(new, one.memory)]
     if in_slot and not any(memory in same for memory in in_slot):
         newest = max(in_slot, key=lambda memory: memory.valid_from)
-        return _settle(new, newest, on_conflict, f"the same key '{new.key}'")
+        return _settle(new, newest, on_conflict, "the same key")
     if same:
         return _unite(new, max(same, key=lambda memory: memory.key == new.key), "the same text")
     if new.kind == "turn":

@@ -195,6 +195,8 @@ class Auth(_Section):
         for what, values in (("name", [key.name for key in self.keys]), ("hash", [key.hash for key in self.keys])):
             if len(set(values)) < len(values):
                 raise ValueError(f"two keys have the same {what}")
+        if len({alias.tenant for alias in self.aliases}) < len(self.aliases):
+            raise ValueError("two aliases are of the same tenant; keep one of them")
         return self
 
     @property

@@ -244,6 +244,7 @@ class TestMistakes:
             ("{mode: keys, keys: [{name: a, hash: H}, {name: a, hash: G}]}", "two keys have the same name"),
             ("{mode: keys, keys: [{name: a, hash: H}, {name: b, hash: H}]}", "two keys have the same hash"),
             ("{aliases: [{tenant: a, keeps: b}]}", "need tenant: api_key"),
+            ("{tenant: api_key, aliases: [{tenant: a, keeps: b}, {tenant: a, keeps: c}]}", "of the same tenant"),
             ("{mode: keys, keys: [{name: a, hash: abc}]}", "pattern"),
             ("{mode: keys, keys: [{name: a, hash: H, permissions: [chatt]}]}", "did you mean 'chat'?"),
         ],
