@@ -52,6 +52,7 @@ from proxy.worker import Worker
 
 log = structlog.get_logger(__name__)
 _THREADS = 8
+_API_THREADS = 4
 _DRAIN_S = 5.0
 _SHUTDOWN_S = 10.0
 
@@ -205,7 +206,8 @@ async def _routes(house: House, library: Library, stop: asyncio.Event, stack: As
         policies=lambda: house.layers.policies.current,
         clock=utc_now,
         metrics=metrics,
-        threads=memory.threads,
+        # Recalls that hang must not take the API's threads along.
+        threads=stack.enter_context(ThreadPoolExecutor(_API_THREADS, thread_name_prefix="api")),
         gate=gate,
     )
     health = HealthDoor(

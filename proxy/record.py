@@ -27,7 +27,7 @@ from proxy.scope import Scope
 from proxy.types import Answer, Message, ToolCall
 
 log = structlog.get_logger(__name__)
-HOLD_S = 0.05
+HOLD_S = 0.045
 """How long an answer's end may be held until its journal entry is on disk."""
 _RETRY_S = 1.0
 _RETRY_MAX_S = 30.0

@@ -1,4 +1,4 @@
-"""Tools for faults: a Redis behind a wire that can be slowed, a small disk, a steady load, a product in this process.
+"""Tools for faults: a Redis behind a slow wire, a small disk, a locked database, a product in this process.
 
 What a fault does is real wherever it can be: signals, locks, a full file system, bytes that arrive late.
 """
@@ -6,24 +6,17 @@ What a fault does is real wherever it can be: signals, locks, a full file system
 from __future__ import annotations
 
 import asyncio
-import re
 import resource
-import secrets
 import signal
 import socket
 import sqlite3
-import statistics
 import subprocess
 import threading
-import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import httpx
 import redis
 from structlog.testing import capture_logs
 
@@ -31,7 +24,6 @@ from proxy.app import serving
 from proxy.settings import Config
 from proxy.store.redis_server import find_binary
 from tests.running import Running, eventually
-from tests.scripted import Lane, Received, Reply, chunk, completion, stream
 
 RULES = r"""
 version: 1
@@ -58,20 +50,8 @@ triggers:
     write: {memory_type: semantic, kind: fact, scope: user, confidence: 0.9, key: home, on_conflict: supersede}
     examples: [{user: I live in Lisbon, expect: [{content: The user lives in Lisbon}]}]
 """
-WHOLE = completion("Noted.")
-STREAMED = stream(chunk({"content": "Not"}), chunk({"content": "ed."}), chunk({}, finish="stop"))
-SESSION = "steady"
 _START_S = 10.0
-_SETTLE_S = 20.0
-_CLIENTS = 2
-_PAIRS = 9
-_PAUSE_S = 0.03
 _FILLING = bytes(1 << 16)
-
-
-def answering(received: Received) -> Reply:
-    """What the scripted provider says to every call of these tests."""
-    return STREAMED if received.json.get("stream") else WHOLE
 
 
 def folder_with_rules(folder: Path) -> Path:
@@ -253,172 +233,6 @@ def locked_database(product: Running) -> Iterator[None]:
         yield
     finally:
         connection.close()
-
-
-# ── calls ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-@dataclass(frozen=True)
-class Said:
-    """One call of the load: what it said, and what came of it."""
-
-    marker: str
-    request_id: str
-    status: str
-
-
-@dataclass
-class Heard:
-    """What the load's clients have met so far.
-
-    Args:
-        said: Calls, in order.
-        kept: Markers of API writes answered 201.
-        refused: Markers of those answered with an error.
-        wrong: What no fault excuses.
-        slowest_s: The slowest call.
-    """
-
-    said: list[Said] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    slowest_s: float = 0.0
-
-    def since(self, number: int) -> set[str]:
-        """The statuses that calls got after the first `number`."""
-        return {one.status for one in self.said[number:]}
-
-
-class Client(threading.Thread):
-    """One client of the load: talks, listens to streams and now and then writes through the API, until told to stop."""
-
-    def __init__(
-        self, product: Running, lane: Lane, user: str, heard: Heard, stop: threading.Event, *, writes: bool
-    ) -> None:
-        super().__init__(daemon=True)
-        self._product = product
-        self._writes = writes
-        self._headers = {"Authorization": f"Bearer {lane.key}", "X-Memory-User": user, "X-Memory-Session": SESSION}
-        self._heard = heard
-        self._told = stop
-
-    def run(self) -> None:
-        """Work until stopped."""
-        with self._product.http() as http:
-            http.headers.update(self._headers)
-            number = 0
-            while not self._told.wait(_PAUSE_S):
-                number += 1
-                try:
-                    self._write(http) if self._writes and number % 5 == 0 else self._talk(
-                        http, streamed=number % 2 == 0
-                    )
-                except httpx.HTTPError as error:
-                    self._heard.wrong.append(repr(error))
-
-    def _talk(self, http: httpx.Client, *, streamed: bool) -> None:
-        marker = f"m{secrets.token_hex(5)}"
-        body = spoken(f"I collect {marker} and I fly to {marker}", stream=streamed)
-        started = time.monotonic()
-        response = http.post("/v1/chat/completions", json=body)
-        self._heard.slowest_s = max(self._heard.slowest_s, time.monotonic() - started)
-        wanted = b"".join((STREAMED if streamed else WHOLE).body)
-        if (response.status_code, response.content) != (200, wanted):
-            self._heard.wrong.append(f"{response.status_code} {response.text}")
-            return
-        self._heard.said.append(
-            Said(marker, response.headers["X-Memory-Request-Id"], response.headers["X-Memory-Status"])
-        )
-
-    def _write(self, http: httpx.Client) -> None:
-        marker = f"w{secrets.token_hex(5)}"
-        response = http.post("/memory/records", json={"content": f"The cellar holds {marker}", "kind": "fact"})
-        (self._heard.kept if response.status_code == 201 else self._heard.refused).append(marker)
-
-
-def spoken(text: str, **more: Any) -> dict[str, Any]:
-    """A request with one user message."""
-    return {"model": "scripted", "messages": [{"role": "user", "content": text}], **more}
-
-
-@contextmanager
-def load(product: Running, lane: Lane, user: str, *, writes: bool = True) -> Iterator[Heard]:
-    """A steady light load while the context lasts; at its end everything that was said is accounted for.
-
-    Args:
-        product: Where.
-        lane: The provider's side of it.
-        user: Who talks.
-        writes: Whether the memory API is written to as well.
-    """
-    lane.default = answering
-    heard, stop = Heard(), threading.Event()
-    threads = [Client(product, lane, user, heard, stop, writes=writes) for _ in range(_CLIENTS)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield heard
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(30)
-    assert heard.wrong == []
-    settled(product, user, heard)
-
-
-def settled(product: Running, user: str, heard: Heard) -> None:
-    """Every call has its account, and what the account says is so: each memory is there once.
-
-    Raises:
-        AssertionError: Something acknowledged is missing, is there twice, or stays queued.
-    """
-    with product.http(user) as http:
-        accounts = {one.marker: _account(http, one) for one in heard.said}
-    stored = Counter(re.findall(r"\b[mw][0-9a-f]{10}\b", " ".join(_contents(product, user))))
-    done = [marker for marker, status in accounts.items() if status == "done"]
-    assert [marker for marker in [*done, *heard.kept] if stored[marker] != 1] == []
-    assert [marker for marker, count in stored.items() if count > 1] == []
-    assert [marker for marker in heard.refused if stored[marker]] == []
-
-
-def _account(http: httpx.Client, one: Said) -> str:
-    """What the ledger says of a call once it is not queued any more."""
-
-    def settled() -> str | None:
-        response = http.get(f"/memory/requests/{one.request_id}")
-        assert response.status_code == 200, response.text
-        status: str = response.json()["written"]["status"]
-        return None if status == "queued" else status
-
-    return cast(str, eventually(settled, within_s=_SETTLE_S))
-
-
-def _contents(product: Running, user: str) -> list[str]:
-    found: list[str] = []
-    with product.http(user) as http:
-        cursor: str | None = None
-        while True:
-            query = {"limit": "500", "state": "all", **({"cursor": cursor} if cursor else {})}
-            page = http.get("/memory/records", params=query).json()
-            found += [record["content"] for record in page["data"] if record["kind"] != "turn"]
-            cursor = page["next_cursor"]
-            if cursor is None:
-                return found
-
-
-def extra_s(product: Running, lane: Lane, user: str) -> float:
-    """How much longer a call takes with memory than without: the difference of two medians, seconds."""
-    lane.default = answering
-    took: dict[str, list[float]] = {"off": [], "on": []}
-    with product.http(user, session=SESSION) as http:
-        http.headers["Authorization"] = f"Bearer {lane.key}"
-        for _ in range(_PAIRS):
-            for mode, times in took.items():
-                body = spoken(f"I collect m{secrets.token_hex(5)}")
-                started = time.monotonic()
-                response = http.post("/v1/chat/completions", json=body, headers={"X-Memory-Mode": mode})
-                times.append(time.monotonic() - started)
-                assert response.content == b"".join(WHOLE.body)
-    return statistics.median(took["on"]) - statistics.median(took["off"])
 
 
 # ── in this process ────────────────────────────────────────────────────────────────────────────────────────────────

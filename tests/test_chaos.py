@@ -27,24 +27,20 @@ from proxy.settings import Config
 from proxy.types import Outcome, Vector, iso
 from tests.calls import Memories, Said, ask, contents, tell
 from tests.chaos import (
-    Heard,
     RedisServer,
     Wire,
-    answering,
     config_for,
     degraded,
     emptied_log,
-    extra_s,
     folder_with_rules,
     full_disk,
     housed,
-    load,
     locked_database,
     small_disk,
-    spoken,
 )
 from tests.running import Running, eventually, running
 from tests.scripted import Lane, Received, ScriptedUpstream, chunk, stream
+from tests.steady_load import Heard, answering, extra_s, load, spoken
 
 DEADLINE_S = Config().recall.deadline_ms / 1000
 WITHIN_S = DEADLINE_S + HOLD_S
