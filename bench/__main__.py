@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from bench import baselines, ingest, overhead, recall, report, soak, startup, streaming
+from bench import baselines, index, ingest, overhead, recall, report, soak, startup, streaming
 from bench.report import Section
 from bench.run import Run
 from proxy import log
@@ -57,6 +57,11 @@ BENCHES: Mapping[str, Bench] = {
         recall.measure,
         lambda run: recall.measure(run, recall.QUICK),
         (recall.FULL.steps, recall.QUICK.steps),
+    ),
+    "index": Bench(
+        index.measure,
+        lambda run: index.measure(run, index.QUICK),
+        (index.FULL.steps, index.QUICK.steps),
     ),
     "baselines": Bench(
         baselines.measure,

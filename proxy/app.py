@@ -73,6 +73,8 @@ class House:
         found = []
         if (sick := self.layers.store.health()) is not None:
             found.append(("store", sick))
+        if (waiting := self.layers.store.index_health()) is not None:
+            found.append(("index", waiting))
         if not self.layers.working.healthy():
             found.append(("working-memory", "Redis does not answer; session slots are left out until it does"))
         if self.layers.policies.error is not None:
