@@ -6,7 +6,8 @@
     ├── RequestError           a request to one of our own endpoints, or its body, is wrong
     ├── StoreError             the long-term store refused an operation
     │   ├── StoreUnavailable   damaged, locked, or its disk is full
-    │   └── VersionConflict    the record changed since it was read
+    │   ├── VersionConflict    the record changed since it was read
+    │   └── Forgotten          a tombstone covers what was to be stored
     ├── WorkingMemoryUnavailable
     └── EmbedderError
 
@@ -102,6 +103,10 @@ class StoreUnavailable(StoreError):
 
 class VersionConflict(StoreError):
     """The record changed since it was read: read it again, then repeat the change."""
+
+
+class Forgotten(StoreError):
+    """This was forgotten, and is not stored again; only an explicit write brings it back."""
 
 
 class WorkingMemoryUnavailable(SidemirrorError):

@@ -12,24 +12,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import structlog
-import uuid_utils
 
-from proxy import guard, observe
-from proxy.conflict import Decision, Near, decide, normal
-from proxy.errors import EmbedderError, WorkingMemoryUnavailable
+from proxy import observe
+from proxy.conflict import normal
+from proxy.errors import Forgotten, WorkingMemoryUnavailable
 from proxy.language import detect
 from proxy.metrics import Metrics
+from proxy.plan import Plan, Planner, outcome_of
 from proxy.plugs import Embedder, JournalTurn, Store, Transaction, WorkingMemory
 from proxy.policy.match import evaluate
 from proxy.policy.rules import PolicySet
 from proxy.scope import Scope
-from proxy.store.lexical import query_terms
-from proxy.types import Answer, Draft, Event, Memory, Message, Outcome, Slot, SlotWrite, Source, Vector, iso
+from proxy.types import Answer, Draft, Event, Memory, Message, Outcome, Slot, SlotWrite, Source, iso
 
 log = structlog.get_logger(__name__)
 _BACKFILL_CONFIDENCE = 0.3
-_NEAR = 12
-_SAME = 3
 _LOCKS = 64
 
 
@@ -44,15 +41,6 @@ class Written:
 
     memory: Memory | None
     outcome: Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """One draft's way into the store: what to do, and with which record and vector."""
-
-    decision: Decision
-    memory: Memory
-    vector: Vector | None
 
 
 class Remember:
@@ -84,11 +72,11 @@ class Remember:
         self._idle_s = idle_s
         self._store = store
         self._working = working
-        self._embedder = embedder
         self._policies = policies
         self._count = count_tokens
         self._clock = clock
         self._metrics = metrics
+        self._planner = Planner(store, embedder, policies, count_tokens, clock)
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
 
     def turn(self, turn: JournalTurn) -> tuple[Outcome, ...]:
@@ -141,7 +129,7 @@ class Remember:
         """
         now = self._clock()
         with self._lock(scope):
-            plan = self._plan(scope, draft, source, valid_from or now, said=draft.content, earlier=[])
+            plan = self._planner.plan(scope, draft, source, valid_from or now, said=draft.content, earlier=[])
             if expires_at is not None:
                 plan = replace(plan, memory=replace(plan.memory, expires_at=expires_at))
             self._store.transact(lambda tx: self._apply(tx, [plan])).result()
@@ -165,20 +153,20 @@ class Remember:
             VersionConflict: It changed meanwhile.
             StoreError: Nothing was written.
         """
-        safe = self._safe(memory.content)
+        safe = self._planner.safe(memory.content)
         former = self._store.get(scope, memory.id)
         # Another text is a new thing to approve, whatever was approved before.
         rewritten = former is None or former.content != safe
         following = replace(
             memory,
             content=safe,
-            state="pending" if rewritten and self._quarantined(safe) else memory.state,
+            state="pending" if rewritten and self._planner.quarantined(safe) else memory.state,
             language=detect(safe),
             token_estimate=self._count(safe),
             version=memory.version + 1,
             updated_at=self._clock(),
         )
-        vector = self._vector(safe)
+        vector = self._planner.vector(safe)
         with self._lock(scope):
             self._store.transact(
                 lambda tx: tx.update(following, vector, change=change, expected_version=expected_version)
@@ -278,7 +266,7 @@ class Remember:
         self, turn: JournalTurn, drafts: Sequence[tuple[Draft, Event]], filled: Sequence[Outcome]
     ) -> list[Written]:
         gone = self._of_replaced_answer(turn)
-        plans: list[_Plan] = []
+        plans: list[Plan] = []
         refused: list[Written] = []
         for draft, event in drafts:
             source = Source(
@@ -291,113 +279,68 @@ class Remember:
                 policy_hash=draft.policy_hash,
             )
             if self._covered(turn.scope, source):
-                refused.append(Written(None, Outcome(draft.rule_id, "dropped", None, "it was forgotten")))
+                refused.append(Written(None, _forgotten(source)))
                 continue
-            plans.append(self._plan(turn.scope, draft, source, turn.at, said=event.text, earlier=plans))
+            plans.append(self._planner.plan(turn.scope, draft, source, turn.at, said=event.text, earlier=plans))
         messages: list[Message] = [*turn.backfill, *turn.new]
 
-        def work(tx: Transaction) -> None:
+        def work(tx: Transaction) -> list[Plan]:
             now = self._clock()
             for old in gone:
                 tx.update(replace(old, state="archived", updated_at=now), None, change="answer replaced")
-            self._apply(tx, plans)
+            kept = self._apply(tx, plans)
             tx.mark_seen(turn.seen_scope, turn.scope.owner, messages)
             if turn.implicit:
                 tx.mark_seen(turn.scope.owner, turn.scope.owner, messages)
-            outcomes = [_outcome(plan) for plan in plans]
+            stored = {plan.memory.id for plan in kept}
+            outcomes = [
+                outcome_of(plan) if plan.memory.id in stored else _forgotten(plan.memory.source) for plan in plans
+            ]
             tx.journal_done(turn.id, "done", [*filled, *outcomes, *(one.outcome for one in refused)])
+            return kept
 
-        self._store.transact(work).result()
-        return [self._read_back(turn.scope, plan.memory.source.rule or "", plan) for plan in plans] + refused
+        kept = self._store.transact(work).result()
+        stored = {plan.memory.id for plan in kept}
+        refused += [Written(None, _forgotten(plan.memory.source)) for plan in plans if plan.memory.id not in stored]
+        return [self._read_back(turn.scope, plan.memory.source.rule or "", plan) for plan in kept] + refused
 
     def _covered(self, scope: Scope, source: Source) -> bool:
         """Whether a tombstone covers the message (`seen` messages never come here twice: the chain hash sees to it)."""
         return source.message_hash is not None and self._store.is_forgotten(scope, source.message_hash)
 
-    def _plan(
-        self, scope: Scope, draft: Draft, source: Source, valid_from: datetime, *, said: str, earlier: Sequence[_Plan]
-    ) -> _Plan:
-        safe = self._safe(draft.content)
-        tool = source.role == "tool"
-        confidence = min(draft.confidence, self._policies().guard.tool_confidence) if tool else draft.confidence
-        quarantined = self._quarantined(safe)
-        now = self._clock()
-        memory = Memory(
-            id=str(uuid_utils.uuid7()),
-            tenant=scope.tenant,
-            user_id=scope.user_id,
-            agent_id=scope.agent_id,
-            session_id=scope.session_id,
-            scope=draft.scope,
-            memory_type=draft.memory_type,
-            kind=draft.kind,
-            content=safe,
-            key=draft.key,
-            tags=draft.tags,
-            language=detect(safe),
-            confidence=confidence,
-            created_at=now,
-            updated_at=now,
-            valid_from=valid_from,
-            expires_at=now + timedelta(seconds=draft.ttl_s) if draft.ttl_s is not None else None,
-            state="pending" if quarantined else "active",
-            source=source,
-            token_estimate=self._count(safe),
-        )
-        vector = self._vector(safe)
-        if quarantined:
-            return _Plan(Decision("create", None, "it addresses the model"), memory, vector)
-        near = self._near(scope, memory, vector, earlier)
-        decision = decide(memory, near, on_conflict=draft.on_conflict, said=said)
-        if decision.action == "supersede" and decision.target is not None and memory.key is None:
-            # A correction takes over the slot of what it corrects.
-            memory = replace(memory, key=decision.target.key)
-        return _Plan(decision, memory, vector)
+    def _apply(self, tx: Transaction, plans: Sequence[Plan]) -> list[Plan]:
+        """Write the plans; those whose text was forgotten are left out, and the others go on.
 
-    def _near(self, scope: Scope, new: Memory, vector: Vector | None, earlier: Sequence[_Plan]) -> list[Near]:
-        # A raw turn is only ever merged with the very same words: no likeness need be looked for.
-        likeness, wanted = (None, _SAME) if new.kind == "turn" else (vector, _NEAR)
-        found = self._store.search(scope, likeness, query_terms(new.content), limit=wanted).candidates
-        records = self._store.load(scope, [candidate.row for candidate in found])
-        near = [Near(records[c.row], c.dense) for c in found if c.row in records]
-        in_slot = [Near(memory, None) for memory in (self._store.by_key(scope, new.key) if new.key else ())]
-        pending = [
-            Near(plan.memory, None if vector is None or plan.vector is None else float(vector @ plan.vector))
-            for plan in earlier
-            if plan.decision.action != "merge" and plan.memory.state == "active"
-        ]
-        superseded = {
-            plan.decision.target.id for plan in earlier if plan.decision.action == "supersede" and plan.decision.target
-        }
-        return [
-            one
-            for one in [*pending, *in_slot, *near]
-            # What this scope reads at the same visibility lies in the same partition.
-            if one.memory.scope == new.scope and one.memory.id not in superseded
-        ]
-
-    def _apply(self, tx: Transaction, plans: Sequence[_Plan]) -> None:
+        Returns:
+            What was written or merged.
+        """
+        kept: list[Plan] = []
         for plan in plans:
             target = plan.decision.target
-            if plan.decision.action == "supersede" and target is not None:
-                tx.supersede(target, plan.memory, plan.vector)
-            elif plan.decision.action != "merge":
-                tx.insert(plan.memory, plan.vector)
+            try:
+                if plan.decision.action == "supersede" and target is not None:
+                    tx.supersede(target, plan.memory, plan.vector)
+                elif plan.decision.action != "merge":
+                    tx.insert(plan.memory, plan.vector)
+            except Forgotten:
+                continue
+            kept.append(plan)
+        return kept
 
-    def _read_back(self, scope: Scope, rule_id: str, plan: _Plan) -> Written:
+    def _read_back(self, scope: Scope, rule_id: str, plan: Plan) -> Written:
         """A write counts when it can be read (trap 36)."""
         wanted = plan.decision.target if plan.decision.action == "merge" else plan.memory
         stored = self._store.get(scope, wanted.id) if wanted else None
         if stored is None or (plan.decision.action != "merge" and stored.content != plan.memory.content):
             log.error("write_not_read_back", rule_id=rule_id)
             return Written(None, Outcome(rule_id, "failed", None, "the record could not be read back"))
-        return Written(stored, replace(_outcome(plan), rule_id=rule_id))
+        return Written(stored, replace(outcome_of(plan), rule_id=rule_id))
 
     def _fill_slots(self, scope: Scope, slots: Sequence[tuple[SlotWrite, Event]]) -> list[Outcome]:
         if not slots:
             return []
         filled = [
-            Slot(one.name, self._safe_value(one.value), event.at, one.rule_id, event.message_hash)
+            Slot(one.name, self._planner.safe_value(one.value), event.at, one.rule_id, event.message_hash)
             for one, event in slots
         ]
         ttl_s = next((one.ttl_s for one, _ in slots if one.ttl_s is not None), None)
@@ -427,28 +370,6 @@ class Remember:
         except WorkingMemoryUnavailable as error:
             log.warning("task_chain_not_kept", error_type=type(error).__name__)
 
-    def _safe(self, text: str) -> str:
-        return guard.guard(text, self._policies().guard_options).text
-
-    def _quarantined(self, text: str) -> bool:
-        return self._policies().guard.instructions == "quarantine" and guard.addresses_model(text)
-
-    def _safe_value(self, value: object) -> object:
-        if isinstance(value, str):
-            return self._safe(value)
-        if isinstance(value, dict):
-            return {key: self._safe_value(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [self._safe_value(inner) for inner in value]
-        return value
-
-    def _vector(self, text: str) -> Vector | None:
-        try:
-            return self._embedder.documents([text])[0]
-        except EmbedderError as error:
-            log.warning("embedding_failed", error_type=type(error).__name__)
-            return None
-
     def _lock(self, scope: Scope) -> threading.Lock:
         return self._locks[hash((scope.tenant, scope.user_id)) % _LOCKS]
 
@@ -464,12 +385,8 @@ def _of_answer(answer: Answer | None) -> list[Outcome]:
     return [Outcome("", answer.status, None, reasons[answer.status])]
 
 
-def _outcome(plan: _Plan) -> Outcome:
-    names = {"create": "created", "merge": "merged", "supersede": "superseded", "version": "versioned"}
-    target = plan.decision.target
-    memory_id = target.id if plan.decision.action == "merge" and target else plan.memory.id
-    action = "pending" if plan.memory.state == "pending" else names[plan.decision.action]
-    return Outcome(plan.memory.source.rule or "", action, memory_id, plan.decision.reason)
+def _forgotten(source: Source) -> Outcome:
+    return Outcome(source.rule or "", "dropped", None, "it was forgotten")
 
 
 def _is_echo(event: Event, draft: Draft, injected: frozenset[str]) -> bool:

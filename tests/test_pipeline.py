@@ -274,3 +274,14 @@ def test_working_memory_slots_are_injected(product: Running, lane: Lane, user: s
         assert any("东京" in str(slot["value"]) for slot in slots.values())
         assert http.delete("/memory/sessions/trip").status_code == 200
         assert http.get("/memory/sessions/trip").json()["slots"] == {}
+
+
+def test_what_was_forgotten_stays_away_and_takes_nothing_else_along(product: Running, lane: Lane, user: str) -> None:
+    tell(product, lane, "I prefer dark mode.", user=user, session="one")
+    (record,) = [one for one in product.records(user) if one["kind"] == "preference"]
+    with product.http(user) as http:
+        assert http.delete(f"/memory/records/{record['id']}").status_code == 200
+    ledger = tell(product, lane, "By the way, I prefer dark mode. My name is Ada.", user=user, session="two")
+    assert ledger["written"]["status"] == "done"
+    assert "dropped" in {outcome["action"] for outcome in ledger["written"]["outcomes"]}
+    assert contents(product, user) == ["The user's name is Ada"]

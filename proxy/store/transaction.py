@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from proxy.errors import StoreError, VersionConflict
+from proxy.errors import Forgotten, StoreError, VersionConflict
 from proxy.plugs import Transaction
 from proxy.scope import Scope
 from proxy.store import conversations, forget, journal, lexical, queries, records
@@ -194,7 +194,7 @@ class SqliteTransaction(Transaction):
         if not self._execute(_FORGET["tombstones"], keys).fetchone():
             return
         if memory.source.role != "api":
-            raise StoreError("this was forgotten, and is not stored again; only an explicit write brings it back")
+            raise Forgotten
         self._execute(_FORGET["lift_tombstones"], keys)
 
     def _stored_vector(self, row: int) -> bytes | None:

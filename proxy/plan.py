@@ -1,0 +1,154 @@
+"""One memory's way into the store, decided before anything is written: guard, vector, conflict step.
+
+In: a `Draft` and where it came from. Out: a `Plan`: what to do, with which record and vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import structlog
+import uuid_utils
+
+from proxy import guard
+from proxy.conflict import Decision, Near, decide
+from proxy.errors import EmbedderError
+from proxy.language import detect
+from proxy.plugs import Embedder, Store
+from proxy.policy.rules import PolicySet
+from proxy.scope import Scope
+from proxy.store.lexical import query_terms
+from proxy.types import Draft, Memory, Outcome, Source, Vector
+
+log = structlog.get_logger(__name__)
+_NEAR = 12
+_SAME = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One draft's way into the store: what to do, and with which record and vector."""
+
+    decision: Decision
+    memory: Memory
+    vector: Vector | None
+
+
+class Planner:
+    """Decides what a draft becomes. Thread-safe, but one user's drafts must come one after another.
+
+    Args:
+        store: Where the memories near it lie.
+        embedder: For stored text.
+        policies: Returns the live policy set.
+        count_tokens: Tokens of a text.
+        clock: Returns now, aware UTC.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder,
+        policies: Callable[[], PolicySet],
+        count_tokens: Callable[[str], int],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._embedder = embedder
+        self._policies = policies
+        self._count = count_tokens
+        self._clock = clock
+
+    def plan(
+        self, scope: Scope, draft: Draft, source: Source, valid_from: datetime, *, said: str, earlier: Sequence[Plan]
+    ) -> Plan:
+        safe = self.safe(draft.content)
+        tool = source.role == "tool"
+        confidence = min(draft.confidence, self._policies().guard.tool_confidence) if tool else draft.confidence
+        quarantined = self.quarantined(safe)
+        now = self._clock()
+        memory = Memory(
+            id=str(uuid_utils.uuid7()),
+            tenant=scope.tenant,
+            user_id=scope.user_id,
+            agent_id=scope.agent_id,
+            session_id=scope.session_id,
+            scope=draft.scope,
+            memory_type=draft.memory_type,
+            kind=draft.kind,
+            content=safe,
+            key=draft.key,
+            tags=draft.tags,
+            language=detect(safe),
+            confidence=confidence,
+            created_at=now,
+            updated_at=now,
+            valid_from=valid_from,
+            expires_at=now + timedelta(seconds=draft.ttl_s) if draft.ttl_s is not None else None,
+            state="pending" if quarantined else "active",
+            source=source,
+            token_estimate=self._count(safe),
+        )
+        vector = self.vector(safe)
+        if quarantined:
+            return Plan(Decision("create", None, "it addresses the model"), memory, vector)
+        near = self._near(scope, memory, vector, earlier)
+        decision = decide(memory, near, on_conflict=draft.on_conflict, said=said)
+        if decision.action == "supersede" and decision.target is not None and memory.key is None:
+            # A correction takes over the slot of what it corrects.
+            memory = replace(memory, key=decision.target.key)
+        return Plan(decision, memory, vector)
+
+    def _near(self, scope: Scope, new: Memory, vector: Vector | None, earlier: Sequence[Plan]) -> list[Near]:
+        # A raw turn is only ever merged with the very same words: no likeness need be looked for.
+        likeness, wanted = (None, _SAME) if new.kind == "turn" else (vector, _NEAR)
+        found = self._store.search(scope, likeness, query_terms(new.content), limit=wanted).candidates
+        records = self._store.load(scope, [candidate.row for candidate in found])
+        near = [Near(records[c.row], c.dense) for c in found if c.row in records]
+        in_slot = [Near(memory, None) for memory in (self._store.by_key(scope, new.key) if new.key else ())]
+        pending = [
+            Near(plan.memory, None if vector is None or plan.vector is None else float(vector @ plan.vector))
+            for plan in earlier
+            if plan.decision.action != "merge" and plan.memory.state == "active"
+        ]
+        superseded = {
+            plan.decision.target.id for plan in earlier if plan.decision.action == "supersede" and plan.decision.target
+        }
+        return [
+            one
+            for one in [*pending, *in_slot, *near]
+            # What this scope reads at the same visibility lies in the same partition.
+            if one.memory.scope == new.scope and one.memory.id not in superseded
+        ]
+
+    def safe(self, text: str) -> str:
+        return guard.guard(text, self._policies().guard_options).text
+
+    def quarantined(self, text: str) -> bool:
+        return self._policies().guard.instructions == "quarantine" and guard.addresses_model(text)
+
+    def safe_value(self, value: object) -> object:
+        if isinstance(value, str):
+            return self.safe(value)
+        if isinstance(value, dict):
+            return {key: self.safe_value(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self.safe_value(inner) for inner in value]
+        return value
+
+    def vector(self, text: str) -> Vector | None:
+        try:
+            return self._embedder.documents([text])[0]
+        except EmbedderError as error:
+            log.warning("embedding_failed", error_type=type(error).__name__)
+            return None
+
+
+def outcome_of(plan: Plan) -> Outcome:
+    names = {"create": "created", "merge": "merged", "supersede": "superseded", "version": "versioned"}
+    target = plan.decision.target
+    memory_id = target.id if plan.decision.action == "merge" and target else plan.memory.id
+    action = "pending" if plan.memory.state == "pending" else names[plan.decision.action]
+    return Outcome(plan.memory.source.rule or "", action, memory_id, plan.decision.reason)
