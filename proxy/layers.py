@@ -109,11 +109,13 @@ def install_secret(data_dir: Path) -> bytes:
     path = data_dir / "secret"
     try:
         if not path.exists():
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
+            # Under another name until it is whole: a half-written secret would lock everybody out.
+            half = path.with_name("secret.tmp")
+            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(secrets.token_bytes(_SECRET_BYTES))
                 file.flush()
                 os.fsync(file.fileno())
+            half.replace(path)
         secret = path.read_bytes()
     except OSError as error:
         raise SidemirrorError(f"{path} cannot be used: {error.strerror or error}; check the data folder") from error

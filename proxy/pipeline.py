@@ -21,6 +21,7 @@ from proxy.auth import Principal
 from proxy.call import Call, Prepared
 from proxy.errors import RequestError
 from proxy.identity import Caller, Headers, identify
+from proxy.inject import Block
 from proxy.metrics import Metrics
 from proxy.observe import Conversation, conversation
 from proxy.policy.match import evaluate, request_event
@@ -116,10 +117,15 @@ class Pipeline:
             stream=value.get("stream") is True,
             has_tools=bool(value.get("tools") or value.get("functions")),
         )
-        call.status = self._admit(call, body)
-        if call.status == "ok":
-            await self._prepare(call, body)
-        edits = [*self._placed(call, body), *_renamed(call, body)]
+        try:
+            call.status = self._admit(call, body)
+            if call.status == "ok":
+                await self._prepare(call, body)
+            placed = self._placed(call, body)
+        except Exception as error:
+            log.error("memory_failed", error_type=type(error).__name__, request_id=call.id, exc_info=error)
+            call.status, call.block, placed = "degraded:memory", Block(), []
+        edits = [*placed, *_renamed(call, body)]
         if edits:
             call.body = body.edited(edits)
         self._metrics.memory_status(call.status)
@@ -160,6 +166,9 @@ class Pipeline:
         if block is not None and block.text:
             call.block = block
             self._metrics.injected(block.tokens)
+        if done and (error := call.prepared.exception()) is not None:
+            log.error("recall_failed", error_type=type(error).__name__, request_id=call.id)
+            found.failures.append("recall")
         reasons = ([] if done else ["deadline"]) + found.failures + found.recalled.failures
         if reasons:
             call.status = "degraded:" + ",".join(dict.fromkeys(reasons))

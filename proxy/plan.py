@@ -5,7 +5,7 @@ In: a `Draft` and where it came from. Out: a `Plan`: what to do, with which reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -62,7 +62,15 @@ class Planner:
         self._clock = clock
 
     def plan(
-        self, scope: Scope, draft: Draft, source: Source, valid_from: datetime, *, said: str, earlier: Sequence[Plan]
+        self,
+        scope: Scope,
+        draft: Draft,
+        source: Source,
+        valid_from: datetime,
+        *,
+        said: str,
+        earlier: Sequence[Plan],
+        without: Sequence[Memory] = (),
     ) -> Plan:
         safe = self.safe(draft.content)
         tool = source.role == "tool"
@@ -94,14 +102,16 @@ class Planner:
         vector = self.vector(safe)
         if quarantined:
             return Plan(Decision("create", None, "it addresses the model"), memory, vector)
-        near = self._near(scope, memory, vector, earlier)
+        near = self._near(scope, memory, vector, earlier, {gone.id for gone in without})
         decision = decide(memory, near, on_conflict=draft.on_conflict, said=said)
         if decision.action == "supersede" and decision.target is not None and memory.key is None:
             # A correction takes over the slot of what it corrects.
             memory = replace(memory, key=decision.target.key)
         return Plan(decision, memory, vector)
 
-    def _near(self, scope: Scope, new: Memory, vector: Vector | None, earlier: Sequence[Plan]) -> list[Near]:
+    def _near(
+        self, scope: Scope, new: Memory, vector: Vector | None, earlier: Sequence[Plan], without: Collection[str]
+    ) -> list[Near]:
         # A raw turn is only ever merged with the very same words: no likeness need be looked for.
         likeness, wanted = (None, _SAME) if new.kind == "turn" else (vector, _NEAR)
         found = self._store.search(scope, likeness, query_terms(new.content), limit=wanted).candidates
@@ -120,7 +130,7 @@ class Planner:
             one
             for one in [*pending, *in_slot, *near]
             # What this scope reads at the same visibility lies in the same partition.
-            if one.memory.scope == new.scope and one.memory.id not in superseded
+            if one.memory.scope == new.scope and one.memory.id not in superseded and one.memory.id not in without
         ]
 
     def safe(self, text: str) -> str:

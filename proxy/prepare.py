@@ -15,7 +15,7 @@ import uuid_utils
 
 from proxy import inject
 from proxy.call import Call, Prepared
-from proxy.errors import StoreError, WorkingMemoryUnavailable
+from proxy.errors import WorkingMemoryUnavailable
 from proxy.inject import Block, Item
 from proxy.language import detect
 from proxy.observe import Conversation, question
@@ -77,7 +77,8 @@ class Preparation:
         assert call.talk is not None
         try:
             self._find_session(call, call.talk, found)
-        except StoreError:
+        except Exception as error:  # noqa: BLE001 - as below
+            log.error("session_not_found", error_type=type(error).__name__, request_id=call.id)
             found.failures.append("store")
         if call.caller.reads:
             try:
@@ -97,13 +98,13 @@ class Preparation:
     def answered(self, scope: Scope, talk: Conversation) -> None:
         """The call has its whole answer: the same words again are a new thread."""
         self._unanswered.pop((scope.owner, talk.chain), None)
-        trim(self._unanswered, _UNANSWERED_KEPT)
 
     def keep(self, call: Call, found: Prepared) -> None:
-        """Keep the block of a call with tools for the tool loop that it may begin."""
-        if not call.has_tools or found.reused or found.block is None or not found.block.text or call.talk is None:
+        """Keep the block that went out with a call for the tool loop that it may begin."""
+        # Not `found.block`: that may have been finished after the deadline, and the model never saw it.
+        if not call.has_tools or found.reused or not call.block.text or call.talk is None:
             return
-        value = orjson.dumps([found.block.text, found.block.tokens, list(found.block.items)])
+        value = orjson.dumps([call.block.text, call.block.tokens, list(call.block.items)])
         try:
             self._working.cache_put(_block_name(found.scope, call.talk), value, _BLOCK_TTL_S)
         except WorkingMemoryUnavailable:
@@ -143,6 +144,7 @@ class Preparation:
             known = linked or self._unanswered.get(retry)
             found.scope = scope.in_session(known or str(uuid_utils.uuid7()))
         self._unanswered[retry] = found.scope.session_id or ""
+        trim(self._unanswered, _UNANSWERED_KEPT)
         found.session_known = True
         if talk.earlier and linked is None and call.caller.writes:
             earlier = talk.earlier[-_MAX_BACKFILL:]

@@ -127,7 +127,7 @@ class Recall:
     def search(
         self, scope: Scope, text: str, *, now: datetime, policies: PolicySet, top_k: int, filters: Filters | None
     ) -> list[Hit]:
-        """Search on purpose (API, tools): no quotas, no floor.
+        """Search on purpose (API, tools): no quotas, no floor of likeness.
 
         Args:
             scope: Whose.
@@ -149,16 +149,16 @@ class Recall:
         return [hit for hit in hits if hit.memory.confidence >= self._config.min_confidence][:top_k]
 
     def _ranked(self, found: Recalled, scope: Scope, question: Question, policies: PolicySet) -> Sequence[Hit]:
-        # Whatever is written where the scope reads changes the generation, so a kept recall is never out of date.
+        # Whatever is written where the scope reads changes the generation; only expiry comes without a write.
         key = (scope.readable, self._store.generation(scope), policies.hash, question.text)
         kept = self._cache.get(key)
         if kept is not None:
             self._metrics.recalls("cache")
-            return kept
+            return [hit for hit in kept if hit.memory.expires_at is None or hit.memory.expires_at > question.now]
         vector = self._vector(question.text, found.failures)
         hits, source = self._score(scope, question.text, vector, question.now, policies, CANDIDATES_PER_LEG, None)
         self._metrics.recalls(source)
-        if not found.failures:
+        if "embedder" not in found.failures:
             self._cache.put(key, hits)
         return hits
 

@@ -174,10 +174,12 @@ class Recorder:
 
     async def _close(self, call: Call, journalled: asyncio.Task[JournalTurn | None], answer: Answer) -> None:
         turn = await asyncio.shield(journalled)
-        if turn is None or call.scope is None or call.talk is None:
+        if call.scope is None or call.talk is None:
             return
         if answer.status == "complete":
             self._preparation.answered(call.scope, call.talk)
+        if turn is None:
+            return
         links = [(call.scope, call.talk.answer_link(answer))]
         try:
             safe = guarded_answer(answer, self._policies())

@@ -1,7 +1,7 @@
 """Write-back: one journalled turn, or one explicit write, → memories. It waits, so it runs in the worker's thread.
 
 In: a `JournalTurn`, or a `Draft` from the API. Out: records in the store, slots in working memory, `Outcome`s in the
-ledger. Every path of writing goes through `_settle`: guard, conflict step, transaction, read-back.
+ledger. Every new memory is planned (`plan`: guard, conflict step), applied in one transaction and read back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from proxy import observe
-from proxy.conflict import normal
+from proxy.conflict import Decision, normal
 from proxy.errors import Forgotten, WorkingMemoryUnavailable
 from proxy.language import detect
 from proxy.metrics import Metrics
@@ -93,11 +93,13 @@ class Remember:
         """
         policies = self._policies()
         with self._lock(turn.scope):
-            drafts, slots = self._drafts(turn, policies, fresh=not self._seen(turn))
+            fresh = not self._seen(turn)
+            drafts, slots = self._drafts(turn, policies, fresh=fresh)
             # Slots first: writing them again after a failed transaction does no harm, and the ledger has them.
             filled = [*_of_answer(turn.answer), *self._fill_slots(turn.scope, slots)]
             written = self._write(turn, drafts, filled)
-        self._append_steps(turn, written)
+        if fresh:
+            self._append_steps(turn, written)
         outcomes = [*filled, *(one.outcome for one in written)]
         for outcome in outcomes:
             self._metrics.written(outcome.action)
@@ -236,7 +238,8 @@ class Remember:
             if found.drafts and event.role != "user" and echoes is None:
                 echoes = self._injected_texts(turn)
             drafts += [(draft, event) for draft in found.drafts if not _is_echo(event, draft, echoes or frozenset())]
-            slots += [(slot, event) for slot in found.slots]
+            if found.slots and not self._is_forgotten(turn.scope, event.message_hash):
+                slots += [(slot, event) for slot in found.slots]
         return drafts, slots
 
     def _backfill_events(self, turn: JournalTurn) -> Iterable[Event]:
@@ -278,10 +281,12 @@ class Remember:
                 rule=draft.rule_id,
                 policy_hash=draft.policy_hash,
             )
-            if self._covered(turn.scope, source):
+            if self._is_forgotten(turn.scope, source.message_hash):
                 refused.append(Written(None, _forgotten(source)))
                 continue
-            plans.append(self._planner.plan(turn.scope, draft, source, turn.at, said=event.text, earlier=plans))
+            plans.append(
+                self._planner.plan(turn.scope, draft, source, turn.at, said=event.text, earlier=plans, without=gone)
+            )
         messages: list[Message] = [*turn.backfill, *turn.new]
 
         def work(tx: Transaction) -> list[Plan]:
@@ -304,9 +309,9 @@ class Remember:
         refused += [Written(None, _forgotten(plan.memory.source)) for plan in plans if plan.memory.id not in stored]
         return [self._read_back(turn.scope, plan.memory.source.rule or "", plan) for plan in kept] + refused
 
-    def _covered(self, scope: Scope, source: Source) -> bool:
-        """Whether a tombstone covers the message (`seen` messages never come here twice: the chain hash sees to it)."""
-        return source.message_hash is not None and self._store.is_forgotten(scope, source.message_hash)
+    def _is_forgotten(self, scope: Scope, message_hash: str | None) -> bool:
+        """Whether a tombstone covers what was made from this message."""
+        return message_hash is not None and self._store.is_forgotten(scope, message_hash)
 
     def _apply(self, tx: Transaction, plans: Sequence[Plan]) -> list[Plan]:
         """Write the plans; those whose text was forgotten are left out, and the others go on.
@@ -315,16 +320,20 @@ class Remember:
             What was written or merged.
         """
         kept: list[Plan] = []
+        refused: set[str] = set()
         for plan in plans:
             target = plan.decision.target
+            # What would join or replace a memory of this very turn that was refused stands alone, or goes with it.
+            alone = target is not None and target.id in refused
             try:
-                if plan.decision.action == "supersede" and target is not None:
+                if plan.decision.action == "supersede" and target is not None and not alone:
                     tx.supersede(target, plan.memory, plan.vector)
-                elif plan.decision.action != "merge":
+                elif plan.decision.action != "merge" or alone:
                     tx.insert(plan.memory, plan.vector)
             except Forgotten:
+                refused.add(plan.memory.id)
                 continue
-            kept.append(plan)
+            kept.append(replace(plan, decision=Decision("create", None, "new")) if alone else plan)
         return kept
 
     def _read_back(self, scope: Scope, rule_id: str, plan: Plan) -> Written:
@@ -351,7 +360,7 @@ class Remember:
         return [Outcome(one.rule_id, "slot", one.name, "filled") for one, _ in slots]
 
     def _append_steps(self, turn: JournalTurn, written: Sequence[Written]) -> None:
-        """The task chain: which tools ran, for what was asked, and which memories came of it."""
+        """The task chain: which tools ran, how they ended, and which memories came of it."""
         made = {one.memory.source.message_hash: one.memory.id for one in written if one.memory}
         calls = {call.id: call for call in (turn.context.tool_calls if turn.context else ())}
         try:
@@ -364,6 +373,7 @@ class Remember:
                         "status": observe.tool_status(message.text, observe.parsed(message.text)),
                         "request_id": turn.id,
                         "memory_id": made.get(message.hash),
+                        "message_hash": message.hash,
                         "at": iso(turn.at),
                     }
                     self._working.append_step(turn.scope, step)

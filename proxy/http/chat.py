@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import aiohttp
+import uuid_utils
 from aiohttp import web
 
 from proxy.call import Call
@@ -65,7 +66,9 @@ class ChatDoor:
         principal = self._gate.admit(request, "chat")
         if _is_encoded(request):
             self._metrics.memory_status(_ENCODED)
-            return await pass_on(request, self._upstream, chat.PATH, {"X-Memory-Status": _ENCODED})
+            said = {"X-Memory-Request-Id": str(uuid_utils.uuid7()), "X-Memory-Status": _ENCODED}
+            said |= {"X-Memory-Injected": "0", "X-Memory-Tokens": "0"}
+            return await pass_on(request, self._upstream, chat.PATH, said)
         data = await request.read()
         call = await self._pipeline.begin(
             data,

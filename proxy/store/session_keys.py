@@ -41,8 +41,8 @@ def cache_name(scope: Scope, digest: str) -> str:
     'default/a%2Fb/s1/default/q7-42'
 
     Args:
-        scope: Whose recall; a missing session leaves its part empty, which no session's name can be.
-        digest: Whatever else the cached answer depends on.
+        scope: Whose; a missing session leaves its part empty, which no session's name can be.
+        digest: Whatever else the cached value depends on.
     """
     return "/".join((*_parts(scope), quote(digest, safe="")))
 
