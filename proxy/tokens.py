@@ -66,7 +66,7 @@ _WORD: Final = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 _LONG_WORD_CHARS: Final = 12
 _MIXED: Final = re.compile(r"(?<![A-Za-z0-9])(?:[A-Za-z]++[0-9]|[0-9]++[A-Za-z])[A-Za-z0-9]*+")
 _DIGITS: Final = re.compile(r"[0-9]{1,3}")
-_SPACE_BEFORE_DIGIT: Final = re.compile(r" (?=[0-9])")
+_LONE_SPACE: Final = re.compile(r" (?=[0-9\x00-\x08\x0e-\x1f\x7f])")
 _SYMBOLS: Final = re.compile(r"[!-/:-@\[-`{-~]+")
 _SPACES: Final = re.compile(r"\s{2,}|[\t\n\r]")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
@@ -146,8 +146,8 @@ def estimate(text: str) -> int:
     tokens += 0.25 * sum(len(word) - _LONG_WORD_CHARS for word in words if len(word) > _LONG_WORD_CHARS)
     # Hashes, keys and base64 hold a token every one or two characters.
     tokens += 0.25 * sum(map(len, _MIXED.findall(text)))
-    # A space joins the word after it, but no number.
-    tokens += len(_DIGITS.findall(text)) + len(_SPACE_BEFORE_DIGIT.findall(text))
+    # A space joins the word after it, but no number and no control character.
+    tokens += len(_DIGITS.findall(text)) + len(_LONE_SPACE.findall(text))
     tokens += 0.55 * len(symbols) + 0.45 * sum(map(len, symbols))
     tokens += len(spaces) + sum(map(len, spaces)) / 16 + len(_CONTROLS.findall(text))
     if not text.isascii():
