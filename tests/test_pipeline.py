@@ -285,3 +285,15 @@ def test_what_was_forgotten_stays_away_and_takes_nothing_else_along(product: Run
     assert ledger["written"]["status"] == "done"
     assert "dropped" in {outcome["action"] for outcome in ledger["written"]["outcomes"]}
     assert contents(product, user) == ["The user's name is Ada"]
+
+
+def test_the_time_that_the_provider_took_is_counted(product: Running, lane: Lane, user: str) -> None:
+    def calls() -> float:
+        with product.http() as http:
+            text = http.get("/metrics").text
+        line = next(one for one in text.splitlines() if one.startswith("sidemirror_upstream_seconds_count"))
+        return float(line.split()[1])
+
+    before = calls()
+    ask(product, lane, "Hello.", user=user)
+    assert calls() > before

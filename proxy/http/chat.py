@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 
 import aiohttp
 import uuid_utils
@@ -86,7 +87,7 @@ class ChatDoor:
         return response
 
     async def _answer(self, request: web.Request, call: Call) -> web.StreamResponse:
-        path = with_query(chat.PATH, request)
+        path, started = with_query(chat.PATH, request), perf_counter()
         try:
             chosen = self._upstream if call.route is None else await self._providers.upstream(call.route)
             upstream = await chosen.open(
@@ -102,6 +103,7 @@ class ChatDoor:
             return await self._relay(request, call, upstream)
         finally:
             upstream.close()
+            self._metrics.upstream_seconds(perf_counter() - started)
 
     async def _relay(self, request: web.Request, call: Call, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
         if upstream.status >= 400:
