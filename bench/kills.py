@@ -156,7 +156,9 @@ def check(product: Running, promised: Acknowledged) -> None:
     """
     with product.http(USER) as client:
         ready = client.get("/readyz").json()
-        assert ready["degraded"] == [], ready
+        # An index file that the kill left behind, or unfinished, may be made anew right now; nothing else may ail.
+        assert set(ready["degraded"]) <= {"index"}, ready
+        eventually(lambda: client.get("/readyz").json()["degraded"] == [], within_s=_SETTLE_S)
         eventually(lambda: not _missing(client, promised), within_s=_SETTLE_S)
         written, said = _markers(client, promised)
     doubled = [marker for marker, count in (written + said).items() if count > 1]
