@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, TypeVar
 
 import typer
 from rich.console import Console
@@ -20,6 +20,17 @@ from bench.run import Run
 from proxy import log
 
 cli = typer.Typer(pretty_exceptions_enable=False)
+
+
+class Amounts(Protocol):
+    """How much a bench does."""
+
+    @property
+    def steps(self) -> int:
+        """Units of work, for the progress bar."""
+
+
+A = TypeVar("A", bound=Amounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,49 +48,21 @@ class Bench:
     steps: tuple[int, int]
 
 
+def _bench(measure: Callable[[Run, A], Section], full: A, quick: A) -> Bench:
+    return Bench(lambda run: measure(run, full), lambda run: measure(run, quick), (full.steps, quick.steps))
+
+
 BENCHES: Mapping[str, Bench] = {
-    "overhead": Bench(
-        overhead.measure,
-        lambda run: overhead.measure(run, overhead.QUICK),
-        (overhead.FULL.steps, overhead.QUICK.steps),
-    ),
-    "streaming": Bench(
-        streaming.measure,
-        lambda run: streaming.measure(run, streaming.QUICK),
-        (streaming.FULL.steps, streaming.QUICK.steps),
-    ),
-    "startup": Bench(
-        startup.measure,
-        lambda run: startup.measure(run, startup.QUICK),
-        (startup.FULL.steps, startup.QUICK.steps),
-    ),
-    "recall": Bench(
-        recall.measure,
-        lambda run: recall.measure(run, recall.QUICK),
-        (recall.FULL.steps, recall.QUICK.steps),
-    ),
-    "index": Bench(
-        index.measure,
-        lambda run: index.measure(run, index.QUICK),
-        (index.FULL.steps, index.QUICK.steps),
-    ),
-    "baselines": Bench(
-        baselines.measure,
-        lambda run: baselines.measure(run, baselines.QUICK),
-        (baselines.FULL.steps, baselines.QUICK.steps),
-    ),
-    "ingest": Bench(
-        ingest.measure,
-        lambda run: ingest.measure(run, ingest.QUICK),
-        (ingest.FULL.steps, ingest.QUICK.steps),
-    ),
-    "soak": Bench(
-        soak.measure,
-        lambda run: soak.measure(run, soak.QUICK),
-        (soak.FULL.steps, soak.QUICK.steps),
-    ),
+    "overhead": _bench(overhead.measure, overhead.FULL, overhead.QUICK),
+    "streaming": _bench(streaming.measure, streaming.FULL, streaming.QUICK),
+    "startup": _bench(startup.measure, startup.FULL, startup.QUICK),
+    "recall": _bench(recall.measure, recall.FULL, recall.QUICK),
+    "index": _bench(index.measure, index.FULL, index.QUICK),
+    "baselines": _bench(baselines.measure, baselines.FULL, baselines.QUICK),
+    "ingest": _bench(ingest.measure, ingest.FULL, ingest.QUICK),
+    "soak": _bench(soak.measure, soak.FULL, soak.QUICK),
 }
-"""In the order they run. A new bench is a module with `measure`, and a line here."""
+"""In the order they run. A new bench is a module with `measure`, `FULL` and `QUICK`, and a line here."""
 
 
 @cli.command()

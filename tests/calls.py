@@ -10,6 +10,26 @@ import httpx
 from tests.running import Running
 from tests.scripted import Lane
 
+RULES = r"""
+version: 1
+triggers:
+  - id: collects
+    why: What the user collects, for these tests.
+    when: user_message
+    if: {match: 'I collect (?P<what>\w+)'}
+    extract: {template: The user collects $what}
+    write: {memory_type: semantic, kind: preference, scope: user, confidence: 0.9}
+    examples: [{user: I collect stamps, expect: [{content: The user collects stamps}]}]
+  - id: flies
+    why: Where the user flies to, for these tests.
+    when: user_message
+    if: {match: 'I fly to (?P<place>\w+)'}
+    extract: {slots: {place: $place}}
+    write: {memory_type: working, ttl: 1h}
+    examples: [{user: I fly to Lisbon, expect: [{slot: place, value: Lisbon}]}]
+"""
+"""What a policy folder of the fault tests holds: a preference, and a slot."""
+
 Said = list[dict[str, Any]]
 
 

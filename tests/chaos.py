@@ -23,26 +23,12 @@ from structlog.testing import capture_logs
 from proxy.app import serving
 from proxy.settings import Config
 from proxy.store.redis_server import find_binary
+from tests import calls
 from tests.running import Running, eventually
 
-RULES = r"""
-version: 1
-triggers:
-  - id: collects
-    why: What the user collects, for these tests.
-    when: user_message
-    if: {match: 'I collect (?P<what>\w+)'}
-    extract: {template: The user collects $what}
-    write: {memory_type: semantic, kind: preference, scope: user, confidence: 0.9}
-    examples: [{user: I collect stamps, expect: [{content: The user collects stamps}]}]
-  - id: flies
-    why: Where the user flies to, for these tests.
-    when: user_message
-    if: {match: 'I fly to (?P<place>\w+)'}
-    extract: {slots: {place: $place}}
-    write: {memory_type: working, ttl: 1h}
-    examples: [{user: I fly to Lisbon, expect: [{slot: place, value: Lisbon}]}]
-  - id: home
+RULES = (
+    calls.RULES
+    + r"""  - id: home
     why: Where the user lives, for these tests.
     when: user_message
     if: {match: 'I live in (?P<place>\w+)'}
@@ -50,6 +36,7 @@ triggers:
     write: {memory_type: semantic, kind: fact, scope: user, confidence: 0.9, key: home, on_conflict: supersede}
     examples: [{user: I live in Lisbon, expect: [{content: The user lives in Lisbon}]}]
 """
+)
 _START_S = 10.0
 _FILLING = bytes(1 << 16)
 

@@ -21,28 +21,10 @@ import pytest
 
 from proxy.store.directory_lock import read_record
 from proxy.store.server_process import start_time
-from tests.calls import ask, contents, tell
+from tests.calls import RULES, ask, contents, tell
 from tests.running import Running, eventually, refused_start, running
 from tests.scripted import Lane, ScriptedUpstream, chunk, completion, stream
 
-RULES = r"""
-version: 1
-triggers:
-  - id: collects
-    why: What the user collects, for these tests.
-    when: user_message
-    if: {match: 'I collect (?P<what>\w+)'}
-    extract: {template: The user collects $what}
-    write: {memory_type: semantic, kind: preference, scope: user, confidence: 0.9}
-    examples: [{user: I collect stamps, expect: [{content: The user collects stamps}]}]
-  - id: flies
-    why: Where the user flies to, for these tests.
-    when: user_message
-    if: {match: 'I fly to (?P<place>\w+)'}
-    extract: {slots: {place: $place}}
-    write: {memory_type: working, ttl: 1h}
-    examples: [{user: I fly to Lisbon, expect: [{slot: place, value: Lisbon}]}]
-"""
 MORE = r"""
 version: 1
 triggers:
