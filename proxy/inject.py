@@ -11,6 +11,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from proxy.types import Language
 
@@ -109,6 +110,7 @@ def build(
     return Block(head + "".join(lines) + CLOSE_MARK, used, tuple(taken), tuple(left))
 
 
+@lru_cache(maxsize=8_192)
 def _line(item: Item, frame: str, max_chars: int) -> str:
     date = f" · {item.since:%Y-%m-%d}" if item.since else ""
     before = _BEFORE[frame].format(tame(shorten(item.replaced, max_chars))) if item.replaced else ""

@@ -6,13 +6,12 @@ Pure: numbers in, numbers out; ages are given, the clock is never read. Nothing 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MAX_STRENGTH = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """A score and the factors it is the product of, for explanations.
 
     Args:
@@ -59,12 +58,14 @@ def fuse(dense: Sequence[float | None], lexical: Sequence[float], share: float) 
     if len(dense) != len(lexical):
         raise ValueError(f"{len(dense)} dense values for {len(lexical)} lexical ones")
     share = _clamp(share, 1.0)
-    best_dense = max((_clamp(value, 1.0) for value in dense if value is not None), default=0.0)
-    best_lexical = max((_clamp(value) for value in lexical), default=0.0)
+    cosines = [None if value is None else _clamp(value, 1.0) for value in dense]
+    bm25s = [_clamp(value) for value in lexical]
+    best_dense = max((value for value in cosines if value is not None), default=0.0) or 1.0
+    best_lexical = max(bm25s, default=0.0) or 1.0
     fused = []
-    for cosine, bm25 in zip(dense, lexical, strict=True):
-        words = _share_of(_clamp(bm25), best_lexical)
-        meaning = words if cosine is None else _share_of(_clamp(cosine, 1.0), best_dense)
+    for cosine, bm25 in zip(cosines, bm25s, strict=True):
+        words = bm25 / best_lexical
+        meaning = words if cosine is None else cosine / best_dense
         fused.append(min(1.0, share * meaning + (1.0 - share) * words))
     return fused
 
@@ -107,9 +108,12 @@ def score(
     >>> score(0.8, age_s=60, half_life_s=60, confidence=0.5, strength=1.0, bonus=1.5).score
     0.3
     """
-    left = decay(age_s, half_life_s)
-    fused, confidence = _clamp(fused, 1.0), _clamp(confidence, 1.0)
-    strength, bonus = _clamp(strength, MAX_STRENGTH), _clamp(bonus, 100.0)
+    left = 1.0 if half_life_s is None else decay(age_s, half_life_s)
+    # Called for each candidate: what is in its range, as nearly everything is, is not looked at twice.
+    fused = fused if 0.0 <= fused <= 1.0 else _clamp(fused, 1.0)
+    confidence = confidence if 0.0 <= confidence <= 1.0 else _clamp(confidence, 1.0)
+    strength = strength if 0.0 <= strength <= MAX_STRENGTH else _clamp(strength, MAX_STRENGTH)
+    bonus = bonus if 0.0 <= bonus <= 100.0 else _clamp(bonus, 100.0)
     return Parts(fused, left, confidence, strength, bonus, round(fused * left * confidence * strength * bonus, 12))
 
 
@@ -117,7 +121,3 @@ def _clamp(value: float, most: float = 1e18) -> float:
     if 0.0 <= value <= most:
         return value
     return most if value > most else 0.0  # NaN compares with nothing
-
-
-def _share_of(value: float, best: float) -> float:
-    return value / best if best > 0 else 0.0

@@ -28,6 +28,8 @@ _TABLE: Final = "litellm_core_utils/tokenizers/fb374d419588a4632f3f557e76b4b70ae
 _TABLE_SHA256: Final = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 _PRICES: Final = "model_prices_and_context_window_backup.json"
 _DEMO_WINDOW: Final = 32_768
+_KEPT_COUNTS: Final = 8_192
+_KEPT_CHARS: Final = 600
 
 # tiktoken's own pattern for o200k_base; its loader is not used, since it deletes and downloads what it finds unfit.
 _O200K_PATTERN: Final = "|".join(
@@ -107,7 +109,7 @@ class TokenCounter:
             except (OSError, ValueError) as error:
                 _log.warning("token_table_unusable", table=_TABLE, error_type=type(error).__name__, hint=str(error))
                 return
-            self._exact = lambda text: len(encoding.encode_ordinary(text))
+            self._exact = _keeping_short(lambda text: len(encoding.encode_ordinary(text)))
 
     def count(self, text: str) -> int:
         """Tokens of a text; markers such as ``<|endoftext|>`` count as plain text.
@@ -207,6 +209,12 @@ def _measure(text: str, measure: Callable[[str], int]) -> int:
     starts = [last * sample // (_SAMPLES - 1) for sample in range(_SAMPLES)]
     sampled = sum(measure(text[start : start + _SAMPLE_CHARS]) for start in starts)
     return math.ceil(sampled / (_SAMPLES * _SAMPLE_CHARS) * len(text) * _SAMPLING_MARGIN)
+
+
+def _keeping_short(measure: Callable[[str], int]) -> Callable[[str], int]:
+    """The same measure, which keeps its figures for short texts: the lines of a block come again and again."""
+    kept = functools.lru_cache(_KEPT_COUNTS)(measure)
+    return lambda text: kept(text) if len(text) <= _KEPT_CHARS else measure(text)
 
 
 def _read_encoding(table: Path | None) -> tiktoken.Encoding:

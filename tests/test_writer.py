@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -227,3 +228,24 @@ def test_a_fault_of_our_own_does_not_stop_later_writes(bench: Bench) -> None:
         bench.writer.submit(work).result(10)
     bench.add(2).result(10)
     assert bench.stored() == [2]
+
+
+def test_a_patient_job_shares_the_commit_of_the_next_one(bench: Bench) -> None:
+    before = bench.commits
+    patient = bench.writer.submit(lambda unit: insert(unit, 1), patient=True)
+    bench.add(2).result(10)
+    patient.result(10)
+    assert (bench.stored(), bench.commits - before) == ([1, 2], 1)
+
+
+def test_a_patient_job_is_written_when_nobody_comes(bench: Bench) -> None:
+    for number in range(3):
+        bench.writer.submit(partial(insert, x=number), patient=True).result(10)
+    assert bench.stored() == [0, 1, 2]
+
+
+def test_closing_does_not_leave_a_patient_job_behind(bench: Bench) -> None:
+    patient = bench.writer.submit(lambda unit: insert(unit, 1), patient=True)
+    bench.writer.close()
+    assert patient.result(0) is None
+    assert bench.stored() == [1]

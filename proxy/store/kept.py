@@ -51,9 +51,13 @@ class KeptRecords:
             if mark != self._changes:
                 return
             self._records.update(read)
-            surplus = len(self._records) - self._most
-            for row in list(self._records)[: max(surplus, 0)]:
-                del self._records[row]
+            self._trim()
+
+    def put(self, row: int, partition: str, memory: Memory) -> None:
+        """A commit brought a new record."""
+        with self._lock:
+            self._records[row] = partition, memory
+            self._trim()
 
     def drop(self, rows: Collection[int]) -> None:
         """These records changed or are gone."""
@@ -61,3 +65,8 @@ class KeptRecords:
             self._changes += 1
             for row in rows:
                 self._records.pop(row, None)
+
+    def _trim(self) -> None:
+        surplus = len(self._records) - self._most
+        for row in list(self._records)[:surplus] if surplus > 0 else ():
+            del self._records[row]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from functools import lru_cache
 
 VERSION = f"1/{unicodedata.unidata_version}"
 MAX_QUERY_TERMS = 24
@@ -107,7 +108,13 @@ def token(partition: str, term: str) -> str:
     >>> token("p0", "北京")
     'p0e58c97e4baac'
     """
-    return partition + term.encode("utf-8", "replace").hex()
+    return partition + token_suffix(term)
+
+
+@lru_cache(maxsize=8_192)
+def token_suffix(term: str) -> str:
+    """What `token` puts behind the partition."""
+    return term.encode("utf-8", "replace").hex()
 
 
 def _telling(term: str) -> int:

@@ -7,7 +7,6 @@ by reading what came after it, and by the words of the records that changed sinc
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from proxy.store import queries
-from proxy.store.lexical import token
+from proxy.store.lexical import token, token_suffix
 from proxy.store.readers import Readers
-from proxy.store.term_maps import Rows as TermRows
-from proxy.store.term_maps import TermMaps
+from proxy.store.term_maps import Rows as RowsByToken
+from proxy.store.term_maps import TermMaps, TermRows
 
 Rows = npt.NDArray[np.int64]
 
@@ -87,6 +86,28 @@ class Postings:
             return list(_mapped({name: one for name, one in maps.items() if one is not None}, terms, common))
         found = [self._rows(names, term, common) for term in dict.fromkeys(terms)]
         return [rows for rows in found if rows is not None and len(rows)]
+
+    def holding(self, counts: Mapping[str, int], terms: Sequence[str], limit: int) -> list[int]:
+        """Rows that hold every one of the terms, at most `limit`; none where there are no terms.
+
+        Args:
+            counts: Active records by partition.
+            terms: Of a stored text (`lexical.terms`).
+            limit: ≥ 1.
+
+        Raises:
+            StoreUnavailable: They cannot be read now.
+        """
+        found: list[int] = []
+        for name in (name for name in counts if counts[name] and terms):
+            held = self.maps.of(name, counts[name])
+            if held is None:
+                match = " AND ".join(token(name, term) for term in terms)
+                row = self._readers.one(_SQL["postings"], {"match": match, "after": -1, "cap": limit})
+                found += [int(number) for number in row[1].split(",")] if row and row[1] else []
+            else:
+                found += _intersection([held.get(token(name, term)) for term in terms])
+        return found[:limit]
 
     def inserted(self, partition: str) -> None:
         """A commit brought a new active record."""
@@ -171,9 +192,23 @@ class Postings:
         self._changed.pop(partition, None)
 
 
-def _mapped(maps: Mapping[str, TermRows], terms: Sequence[str], common: int) -> Iterator[Rows]:
+def _mapped(maps: Mapping[str, RowsByToken], terms: Sequence[str], common: int) -> Iterator[Rows]:
     """The rows of each term that tells anything, from partitions whose postings are in memory."""
-    for term in dict.fromkeys(terms):
-        lists = [found for name, held in maps.items() if (found := held.get(token(name, term)))]
-        if lists and sum(len(rows) for rows in lists) <= common:
-            yield np.array(lists[0] if len(lists) == 1 else sorted(itertools.chain(*lists)), np.int64)
+    for suffix in dict.fromkeys(map(token_suffix, terms)):
+        lists = [found for name, held in maps.items() if (found := held.get(name + suffix))]
+        if not lists or sum(map(len, lists)) > common:
+            continue
+        arrays = [rows.array() for rows in lists]
+        yield arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _intersection(lists: Sequence[TermRows | None]) -> list[int]:
+    if not all(lists):  # a word that nobody has used yet: a new text has one nearly always
+        return []
+    first, *others = sorted((one.array() for one in lists if one is not None), key=len)
+    for other in others:
+        if not len(first):
+            break
+        first = np.intersect1d(first, other, assume_unique=True)
+    rows: list[int] = first.tolist()
+    return rows

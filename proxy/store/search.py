@@ -33,6 +33,8 @@ _OVERSHOOT = 2
 
 _SPREAD = 16
 """Up to this many row numbers per hit, weights are summed by row number, which is faster than looking each row up."""
+_FEW = 20_000
+"""Up to this many hits, all terms are summed at once; beyond, one after the other, which moves less memory."""
 Scalar = TypeVar("Scalar", bound=np.generic)
 Scores = npt.NDArray[np.float64]
 Cosines = npt.NDArray[np.float32]
@@ -146,7 +148,7 @@ def _bm25(held: Sequence[Snapshot], postings: Sequence[Rows]) -> Scores:
     count = sum(one.count for one in held)
     mean = max(sum(one.terms for one in held) / count, 1.0)
     # A commit between the two readings may leave df one ahead of N: the idf must stay positive.
-    idf = [float(np.log1p((max(count - len(one), 0) + 0.5) / (len(one) + 0.5))) for one in found]
+    idf = [math.log1p((max(count - len(one), 0) + 0.5) / (len(one) + 0.5)) for one in found]
     summed = _summed(held, found, idf)
     start = 0
     for snapshot in held:
@@ -160,21 +162,30 @@ def _bm25(held: Sequence[Snapshot], postings: Sequence[Rows]) -> Scores:
 
 def _summed(held: Sequence[Snapshot], found: Sequence[Rows], idf: Sequence[float]) -> Scores:
     """The sum of the idf of each record's terms."""
-    lowest = min(min(int(one[0]) for one in found), *(int(one.rows[0]) for one in held))
-    highest = max(max(int(one[-1]) for one in found), *(int(one.rows[-1]) for one in held))
-    span, hits = highest - lowest + 1, sum(len(one) for one in found)
-    if span <= _SPREAD * hits:
-        by_row = np.zeros(span)
-        for rows, weight in zip(found, idf, strict=True):
-            by_row[rows - lowest] += weight  # a row stands once in a list
+    sizes = [len(one) for one in found]
+    rows = np.concatenate(found)
+    lowest = min(int(rows.min()), *(int(one.rows[0]) for one in held))
+    span = max(int(rows.max()), *(int(one.rows[-1]) for one in held)) - lowest + 1
+    if span <= _SPREAD * len(rows):
+        by_row = _by_row(rows - lowest, sizes, idf, span)
         return _joined([by_row[one.rows - lowest] for one in held])
-    rows, weights = np.concatenate(found), np.repeat(idf, [len(one) for one in found])
+    weights = np.repeat(idf, sizes)
     parts: list[Scores] = []
     for one in held:
         at = np.minimum(np.searchsorted(one.rows, rows), len(one.rows) - 1)
         here = one.rows[at] == rows
         parts.append(np.bincount(at[here], weights[here], minlength=len(one.rows)).astype(np.float64, copy=False))
     return _joined(parts)
+
+
+def _by_row(rows: Rows, sizes: Sequence[int], idf: Sequence[float], span: int) -> Scores:
+    if len(rows) <= _FEW:
+        return np.bincount(rows, np.repeat(idf, sizes), minlength=span).astype(np.float64, copy=False)
+    by_row, start = np.zeros(span), 0
+    for size, weight in zip(sizes, idf, strict=True):
+        by_row[rows[start : start + size]] += weight  # a row stands once in a term's list
+        start += size
+    return by_row
 
 
 def _best(

@@ -6,6 +6,7 @@ the braces literal, so that all keys of a session lie in one cluster slot. Pure.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from proxy.scope import Scope
@@ -87,4 +88,9 @@ def _tag(scope: Scope) -> str:
 
 def _parts(scope: Scope) -> tuple[str, ...]:
     parts = (scope.tenant, scope.user_id, scope.session_id or "", scope.agent_id)
-    return tuple(quote(part, safe="") for part in parts)
+    return tuple(map(_escaped, parts))
+
+
+@lru_cache(maxsize=16_384)
+def _escaped(part: str) -> str:
+    return quote(part, safe="")

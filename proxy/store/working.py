@@ -79,9 +79,10 @@ class RedisWorkingMemory:
             ValueError: The scope has no session.
         """
         reply, *_ = self._link.run(("HGETALL", session_key(scope)), *self._slide(scope, self._ttl_ms))
-        if not isinstance(reply, dict):
+        if not isinstance(reply, list) or not reply:
             return {}
-        read = [slot for slot in (decode_slot(name, text) for name, text in reply.items()) if slot is not None]
+        fields = zip(reply[::2], reply[1::2], strict=True)
+        read = [slot for slot in (decode_slot(name, text) for name, text in fields) if slot is not None]
         if any(ttl_ms is not None for _, ttl_ms in read):
             # The newest write's own TTL holds for the whole hash; only then a second round trip.
             newest_ttl = max(read, key=lambda entry: entry[0].updated_at)[1]

@@ -23,6 +23,7 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 _MAX_GROUP = 256
+PATIENCE_S = 0.02
 
 
 @dataclass(slots=True)
@@ -44,6 +45,7 @@ class Unit:
 class _Job:
     work: Callable[[Unit], Any]
     future: Future[Any]
+    patient: bool = False
 
 
 class Writer:
@@ -65,11 +67,16 @@ class Writer:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
+        self._patience_s = PATIENCE_S
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Callable[[Unit], T]) -> Future[T]:
+    def submit(self, work: Callable[[Unit], T], *, patient: bool = False) -> Future[T]:
         """Queue a job.
+
+        Args:
+            work: What it does.
+            patient: Nobody waits for it: it may lie for `PATIENCE_S` so that others share its commit.
 
         Returns:
             Its result after the commit; its own exception; or `StoreUnavailable`.
@@ -77,7 +84,7 @@ class Writer:
         future: Future[T] = Future()
         with self._lock:
             if not self._closed:
-                self._jobs.put(_Job(work, future))
+                self._jobs.put(_Job(work, future, patient))
                 return future
         future.set_exception(StoreUnavailable("the store is closed"))
         return future
@@ -95,6 +102,10 @@ class Writer:
         last = False
         while not last:
             waiting: list[_Job | None] = [self._jobs.get()]
+            if (first := waiting[0]) is not None and first.patient:
+                waiting += self._company()
+            else:
+                self._patience_s = PATIENCE_S
             while len(waiting) < _MAX_GROUP and not self._jobs.empty():
                 waiting.append(self._jobs.get())
             last = waiting[-1] is None
@@ -102,6 +113,14 @@ class Writer:
             if group:
                 self._guarded(group)
         self._disconnect()
+
+    def _company(self) -> list[_Job | None]:
+        """The next job, if it comes soon; not waited for twice in a row, or a backlog of patient jobs would take long."""
+        wait_s, self._patience_s = self._patience_s, 0.0
+        try:
+            return [self._jobs.get(timeout=wait_s) if wait_s else self._jobs.get_nowait()]
+        except queue.Empty:
+            return []
 
     def _guarded(self, group: list[_Job]) -> None:
         """Top of the loop: a fault of our own must not stop the writing of what comes later."""
