@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
-from datetime import time
+from datetime import time, tzinfo
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -26,6 +26,7 @@ from pydantic import (
     model_validator,
 )
 
+from proxy.local_zone import LocalZone
 from proxy.scope import check_part
 from proxy.types import MemoryType
 
@@ -232,9 +233,9 @@ class Identity(_Section):
         return name
 
     @property
-    def zone(self) -> ZoneInfo | None:
-        """The zone for `datetime.astimezone`; None is the system's own, which astimezone takes as such."""
-        return None if self.timezone == "local" else ZoneInfo(self.timezone)
+    def zone(self) -> tzinfo:
+        """The zone; ``local`` is the system's own."""
+        return LocalZone() if self.timezone == "local" else ZoneInfo(self.timezone)
 
 
 class Redis(_Section):

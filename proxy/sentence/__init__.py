@@ -1,0 +1,1 @@
+"""What makes a sentence stand alone: dates, persons and pronouns. Pure: text in, text out."""
