@@ -71,6 +71,24 @@ def test_working_memory_limits_have_defaults() -> None:
     assert (Retention().working_ttl_s, Retention().working_max_items) == (3_600.0, 60)
 
 
+def test_compress_promote_and_the_likeness_of_duplicates_are_as_written() -> None:
+    section = RetentionSection.model_validate(
+        {
+            "compress": {"episodic": {"older_than": "30d", "at_least": 8}},
+            "promote": {"same_fact_in_sessions": 3, "to": "semantic"},
+            "types": {"semantic": {"dedupe_at": 0.9}},
+            "delete_archived_after": "1w",
+        }
+    )
+    keep = Retention.of(section)
+    assert (keep.compress["episodic"].older_than, keep.compress["episodic"].at_least) == (30 * DAY_S, 8)
+    assert keep.promote is not None
+    assert keep.promote.same_fact_in_sessions == 3
+    assert keep.delete_archived_after_s == 7 * DAY_S
+    assert (keep.dedupe_at("semantic", "fact"), keep.dedupe_at("episodic", "turn")) == (0.9, 0.95)
+    assert (Retention().compress, Retention().promote) == ({}, None)
+
+
 @given(st.floats(0, 1), st.floats(0, 2), st.floats(0, 1e9), st.floats(0, 1e9))
 def test_disuse_never_strengthens(confidence: float, strength: float, unused: float, more: float) -> None:
     assert retained(confidence, strength, unused + more, DAY_S) <= retained(confidence, strength, unused, DAY_S)

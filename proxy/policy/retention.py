@@ -18,6 +18,7 @@ from proxy.types import MemoryType
 
 WORKING_TTL_S = 3_600.0
 WORKING_MAX_ITEMS = 60
+DEDUPE_AT = 0.95
 
 
 class RetentionRule(Strict):
@@ -110,16 +111,22 @@ class Retention:
         types: By memory type.
         kinds: By kind; a field given here wins over the type's.
         delete_archived_after_s: Seconds; None keeps archived memories.
+        compress: By memory type, when related old ones go under one summary.
+        promote: When what several sessions said becomes lasting; None is never.
     """
 
     types: Mapping[MemoryType, RetentionRule] = field(default_factory=dict)
     kinds: Mapping[str, RetentionRule] = field(default_factory=dict)
     delete_archived_after_s: float | None = None
+    compress: Mapping[MemoryType, CompressRule] = field(default_factory=dict)
+    promote: Promote | None = None
 
     @classmethod
     def of(cls, section: RetentionSection) -> Retention:
         """The rules of a merged section."""
-        return cls(section.types, section.kinds, section.delete_archived_after)
+        return cls(
+            section.types, section.kinds, section.delete_archived_after, dict(section.compress or {}), section.promote
+        )
 
     def rule(self, memory_type: MemoryType, kind: str) -> RetentionRule:
         """The rule for a memory: its kind's fields over its type's."""
@@ -129,6 +136,11 @@ class Retention:
             return base
         given = {name: getattr(own, name) for name in own.model_fields_set}
         return base.model_copy(update=given)
+
+    def dedupe_at(self, memory_type: MemoryType, kind: str) -> float:
+        """Cosine from which two memories that say the same are one."""
+        found = self.rule(memory_type, kind).dedupe_at
+        return DEDUPE_AT if found is None else found
 
     @property
     def working_ttl_s(self) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
@@ -16,7 +16,7 @@ from hashlib import blake2b
 import orjson
 
 from proxy.scope import Scope
-from proxy.store import queries, records
+from proxy.store import idempotency, queries, records, survey
 from proxy.types import Memory
 
 _SQL = queries.load("forget")
@@ -32,12 +32,14 @@ class Reached:
     Args:
         row: Of the `records` view.
         memory: The same as a record.
-        derived: Reached as a summary of another; its own source message stays.
+        derived: Reached as a summary of another, or as what one stood for; its own source message stays.
+        remade: Made by a sweep, which may make the like again from what is left: no tombstone covers its text.
     """
 
     row: records.Row
     memory: Memory
     derived: bool
+    remade: bool = False
 
 
 def reach(connection: sqlite3.Connection, scope: Scope, memory_ids: Collection[str]) -> list[Reached]:
@@ -49,32 +51,98 @@ def reach(connection: sqlite3.Connection, scope: Scope, memory_ids: Collection[s
         memory_ids: Ids; unknown ones are ignored.
 
     Returns:
-        Each record once: those named, what they superseded, what was made from the same messages, and the summaries of
-        any of these.
+        Each record once: those named, what they superseded, what was made from the same messages, the duplicates and
+        members that any of those named stands for, and the summaries, lessons and facts made from any of these.
     """
     agent, user, shared = scope.readable
     named = {"agent": agent, "user": user, "shared": shared}
-    execute = connection.execute
     waiting = [
-        (row, False) for id_ in memory_ids for row in execute(_MEMORIES["by_id"], {"id": id_, **named}).fetchall()
+        Reached(row, records.row_to_memory(row), False)
+        for id_ in memory_ids
+        for row in connection.execute(_MEMORIES["by_id"], {"id": id_, **named}).fetchall()
     ]
     reached: dict[int, Reached] = {}
     while waiting:
-        row, derived = waiting.pop()
-        if row[records.ROW] in reached:
-            continue
-        memory, owner = records.row_to_memory(row), row[records.OWNER]
-        reached[row[records.ROW]] = Reached(row, memory, derived)
-        of_owner = {"id": memory.id, "owner": owner}
-        waiting += [(found, True) for found in execute(_SQL["derived"], of_owner)]
-        if memory.supersedes is not None:
-            waiting += [
-                (found, derived) for found in execute(_MEMORIES["owned"], {**of_owner, "id": memory.supersedes})
-            ]
-        if not derived and memory.source.message_hash is not None and owner == user:
-            keys = {"message_hash": memory.source.message_hash, "owner": owner}
-            waiting += [(found, False) for found in execute(_SQL["same_message"], keys)]
+        one = waiting.pop()
+        known = reached.get(one.row[records.ROW])
+        # What was reached as derived only is looked at again when it is reached for itself: more hangs on it then.
+        if known is None or (known.derived and not one.derived):
+            reached[one.row[records.ROW]] = one
+            waiting += _hanging(connection, one, user)
     return list(reached.values())
+
+
+def _hanging(connection: sqlite3.Connection, one: Reached, user: str) -> Iterator[Reached]:
+    owner, execute = one.row[records.OWNER], connection.execute
+    of_owner = {"id": one.memory.id, "owner": owner}
+    for row in execute(_SQL["derived"], of_owner).fetchall():
+        yield Reached(row, records.row_to_memory(row), True)
+    for row in survey.made_from(connection, owner, one.memory.id):
+        yield Reached(row, records.row_to_memory(row), True, remade=True)
+    if one.memory.session_id is not None and not one.derived:
+        of_session = {**of_owner, "session_id": one.memory.session_id, "agent_id": one.memory.agent_id}
+        for row in execute(_SQL["session_summaries"], of_session).fetchall():
+            yield Reached(row, records.row_to_memory(row), True, remade=True)
+    if one.memory.supersedes is not None:
+        for row in execute(_MEMORIES["owned"], {**of_owner, "id": one.memory.supersedes}).fetchall():
+            yield Reached(row, records.row_to_memory(row), one.derived)
+    if one.derived:
+        return
+    for row, how in survey.folded(connection, owner, one.memory.id):
+        # A merged duplicate says the same, so its message goes too; a member of a summary may say other things.
+        yield Reached(row, records.row_to_memory(row), how == "compressed")
+    if owner == user:
+        for message in _messages(connection, one):
+            for row in execute(_SQL["same_message"], {"message_hash": message, "owner": owner}).fetchall():
+                yield Reached(row, records.row_to_memory(row), False)
+
+
+def _messages(connection: sqlite3.Connection, one: Reached) -> list[str]:
+    """The messages that said what a record holds: the one it was made from, and later ones."""
+    first = one.memory.source.message_hash
+    again = survey.said_again(connection, one.row[records.OWNER], one.memory.id)
+    return [*([first] if first is not None else []), *again]
+
+
+def left_over(connection: sqlite3.Connection, reached: Sequence[Reached]) -> list[records.Row]:
+    """The members of summaries that go which do not go themselves: without their summary they must be active again."""
+    going = {one.row[records.ROW] for one in reached}
+    members = {
+        row[records.ROW]: row
+        for one in reached
+        for row, how in survey.folded(connection, one.row[records.OWNER], one.memory.id)
+        if how == "compressed" and row[records.CHANGE] == how and row[records.ROW] not in going
+    }
+    return list(members.values())
+
+
+def past(connection: sqlite3.Connection, scope: Scope, memory_ids: Collection[str]) -> list[records.Row]:
+    """The archived records among some of a user's, each with what it superseded."""
+    owner = scope.partition("user")
+    found: dict[int, records.Row] = {}
+    for memory_id in memory_ids:
+        wanted: str | None = memory_id
+        while wanted is not None:
+            row = connection.execute(_MEMORIES["owned"], {"id": wanted, "owner": owner}).fetchone()
+            memory = None if row is None else records.row_to_memory(row)
+            of_use = memory is None or memory.state != ("archived" if wanted == memory_id else "superseded")
+            if memory is None or of_use or row[records.ROW] in found:
+                break
+            found[row[records.ROW]] = row
+            wanted = memory.supersedes
+    return list(found.values())
+
+
+def clear(connection: sqlite3.Connection, rows: Sequence[records.Row]) -> None:
+    """Drop what records leave behind when they go without a trace: versions, links, sightings."""
+    for row in rows:
+        memory = records.row_to_memory(row)
+        connection.execute(_SQL["drop_versions"], {"id": memory.id})
+        idempotency.forgo(connection, memory.id)
+        survey.drop(connection, row[records.OWNER], memory.id)
+        if memory.superseded_by is not None:
+            connection.execute(_SQL["unlink_successor"], {"id": memory.id, "superseded_by": memory.superseded_by})
+    connection.execute(_SQL["set_meta"], {"name": _PENDING, "value": "1"})
 
 
 def bury(connection: sqlite3.Connection, scope: Scope, reached: Sequence[Reached], now: datetime) -> None:
@@ -91,21 +159,21 @@ def bury(connection: sqlite3.Connection, scope: Scope, reached: Sequence[Reached
     messages: set[str] = set()
     texts: set[str] = set()
     for one in reached:
-        states = execute(_SQL["former_states"], {"id": one.memory.id}).fetchall()
-        said = {one.memory.content, *(str(orjson.loads(state)["content"]) for (state,) in states)}
-        texts |= said
-        hashes = {_content_key(text) for text in said}
-        if one.memory.source.message_hash is not None and not one.derived:
-            messages.add(one.memory.source.message_hash)
-            hashes.add(message_key(one.memory.source.message_hash))
+        hashes: set[str] = set()
+        if not one.remade:
+            states = execute(_SQL["former_states"], {"id": one.memory.id}).fetchall()
+            said = {one.memory.content, *(str(orjson.loads(state)["content"]) for (state,) in states)}
+            texts |= said
+            hashes |= {_content_key(text) for text in said}
+        if not one.derived:
+            its = _messages(connection, one)
+            messages |= set(its)
+            hashes |= {message_key(message) for message in its}
         for owner in {one.row[records.OWNER], user}:
             for key in hashes:
                 execute(_SQL["add_tombstone"], {"owner": owner, "hash": key, "at": now.timestamp()})
-        execute(_SQL["drop_versions"], {"id": one.memory.id})
-        if one.memory.superseded_by is not None:
-            execute(_SQL["unlink_successor"], {"id": one.memory.id, "superseded_by": one.memory.superseded_by})
+    clear(connection, [one.row for one in reached])
     _drop_turns(connection, user, messages, [text for text in texts if len(text) >= _LEAST_MATCHED_CHARS])
-    execute(_SQL["set_meta"], {"name": _PENDING, "value": "1"})
 
 
 def _drop_turns(connection: sqlite3.Connection, owner: str, messages: set[str], texts: Iterable[str]) -> None:

@@ -3,6 +3,11 @@
 SELECT * FROM records
 WHERE parent_id = :id AND owner = :owner AND (kind IN ('summary', 'lesson', 'reflection') OR memory_type = 'reflective');
 
+-- name: session_summaries
+-- Made from all that was said in a session, so also from this record.
+SELECT * FROM records
+WHERE owner = :owner AND session_id = :session_id AND agent_id = :agent_id AND kind = 'summary' AND id <> :id;
+
 -- name: same_message
 SELECT * FROM records WHERE message_hash = :message_hash AND owner = :owner;
 
