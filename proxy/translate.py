@@ -116,7 +116,7 @@ class Translated:
             return await litellm.acompletion(
                 **named,
                 api_base=route.entry.api_base,
-                api_key=_key(route, client_key),
+                api_key=key_for(route, client_key),
                 max_retries=0,
                 num_retries=0,
                 _skip_mcp_handler=True,
@@ -132,7 +132,13 @@ def _explained(error: Exception, route: Route) -> Refused | TranslationFailed:
     return found
 
 
-def _key(route: Route, client_key: str | None) -> str | None:
+def key_for(route: Route, client_key: str | None) -> str | None:
+    """The key to call with, so that litellm takes none from the environment but where a provider signs requests.
+
+    Args:
+        route: Where the call goes.
+        client_key: The key that came with it, if it may go upstream.
+    """
     if route.api_key is not None:
         return route.api_key
     return None if route.provider in _AMBIENT else client_key or _NO_KEY
