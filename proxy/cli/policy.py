@@ -1,4 +1,4 @@
-"""`sidemirror policy …`: check, explain, schema."""
+"""`sidemirror policy …`: check, explain, replay, schema."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from proxy import log
+from proxy.cli import replaying
 from proxy.config import default_path, load
+from proxy.embed import open_embedder
 from proxy.errors import PolicyError, SidemirrorError
 from proxy.language import detect
 from proxy.policy import load as loader
 from proxy.policy.explain import explain as explained
 from proxy.policy.match import evaluate
 from proxy.policy.schema import schema_text
+from proxy.replay.play import classifier
 from proxy.types import Event
 
-policy = typer.Typer(name="policy", help="Check and explain the YAML policies.", no_args_is_help=True)
+policy = typer.Typer(name="policy", help="Check, explain and try the YAML policies.", no_args_is_help=True)
 Said = Literal["user", "assistant", "tool"]
 _EVENTS: dict[Said, Literal["user_message", "assistant_message", "tool_result"]] = {
     "user": "user_message",
@@ -80,10 +84,46 @@ def schema() -> None:
     typer.echo(schema_text(), nl=False)
 
 
-@policy.command(hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def replay() -> None:
-    """Replay a transcript against the policies (not supported yet)."""
-    raise SidemirrorError("'sidemirror policy replay' is not supported yet")
+@policy.command()
+def replay(
+    transcript: Annotated[
+        Path,
+        typer.Argument(
+            help='JSON lines: one message each {"role", "content", "tool_calls"?, "tool_call_id"?, "at"?},'
+            ' or one conversation each {"messages"}.'
+        ),
+    ],
+    policies: Annotated[
+        list[Path] | None,
+        typer.Option("--policies", help="Files or folders to try instead of the live set; may be given several times."),
+    ] = None,
+    only_changes: Annotated[bool, typer.Option("--changes", help="With --policies: only what differs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Run a transcript through the policies and print what would be written; nothing is stored.
+
+    With --policies, each line tells how these differ from the live set (config.yaml's): + new, - gone, ~ changed,
+    = the same.
+
+    Exit status: 0, or 1 when --policies would write something else; 2 when a file is wrong.
+
+    Example: sidemirror policy replay talk.jsonl --policies my-policies --changes
+    """
+    log.configure("error")
+    settings = load(default_path(), os.environ)
+    zone = settings.identity.zone
+    live = loader.load(list(settings.policies))
+    tried = loader.load(policies) if policies else None
+    turns = replaying.turns_of(transcript, zone)
+    value = classifier(open_embedder(settings.embedding.provider, settings.embedding.model))
+    compared = tried is not None
+    shown = replaying.played(turns, live if compared else None, tried or live, zone, value, Console(stderr=True))
+    if as_json:
+        typer.echo(json.dumps(replaying.as_data(shown, compared=compared), ensure_ascii=False, indent=2))
+    else:
+        replaying.show(shown, Console(highlight=False), compared=compared, only_changes=compared and only_changes)
+    differs = any(change.mark != "=" for one in shown for change in one.changes)
+    raise typer.Exit(1 if differs else 0)
 
 
 def _print(rules: list[dict[str, Any]], *, every: bool) -> None:
