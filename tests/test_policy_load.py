@@ -171,32 +171,104 @@ def test_refused(write: Write, changes: dict[str, str], message: str) -> None:
     assert all(problem.startswith("policies/10-a.yaml:") for problem in found)
 
 
+LLM = "{llm: {model: extractor, prompt: 'About: $text', schema: {type: object}, timeout: 20s}}"
+SWEEP = {"when": "{schedule: daily 03:00}", "if": "", "extract": "", "write": ""}
+FORGET = {"extract": "{template: $thing}", "write": "", "forget": "true"}
+
+
 @pytest.mark.parametrize(
-    ("changes", "name"),
+    ("changes", "message"),
     [
-        ({"when": "{schedule: 'daily 03:00'}"}, "schedule"),
-        ({"if": "{match: '(?P<thing>x)', known: false}"}, "known"),
-        ({"if": "{match: '(?P<thing>x)', value: {at_least: 0.5}}"}, "value"),
-        ({"if": "{match: '(?P<thing>x)', not: {similar_to_existing: {at_least: 0.9}}}"}, "similar_to_existing"),
+        ({"when": "schedule"}, 'a schedule needs its time; write {schedule: "daily 03:00"}'),
+        ({"when": "{schedule: daly 03:00}"}, "'daly' is not a schedule; did you mean 'daily'?"),
+        ({"when": "{schedule: daily 25:00}"}, "'25:00' is no time of day; write it like 03:00"),
+        ({"when": "{schedule: weekly monn 3:00, at: x}"}, "unknown key 'at'"),
+        (SWEEP | {"sweep": "[expire, archiv]"}, "'archiv' is not a sweep; did you mean 'archive'?"),
+        (SWEEP | {"sweep": "[]"}, "at least 1 item"),
+        (SWEEP | {"sweep": "[merge, merge]"}, "'merge' stands twice"),
+        (SWEEP | {"sweep": "merge", "when": "turn_end"}, "a sweep runs at a time"),
+        (SWEEP | {"sweep": "merge", "if": "{user: ann}"}, "takes no if"),
+        (SWEEP | {"sweep": "merge", "extract": "{verbatim: {}}"}, "takes no extract"),
+        (SWEEP | {"sweep": "merge", "examples": "[{episodes: [a], expect: ignored}]"}, "takes no examples"),
+        (SWEEP | {"sweep": "merge", "write": "{memory_type: reflective}"}, "only reflect writes in a sweep"),
+        (SWEEP | {"sweep": "reflect", "write": "{memory_type: semantic}"}, "write memory_type: reflective"),
+        (SWEEP, "the rule has no extract; give extract and write, or sweep"),
+        (FORGET | {"restore": "true"}, "a rule does one thing; remove forget or restore"),
+        (FORGET | {"drop": "true"}, "a rule does one thing; remove drop or forget"),
+        (FORGET | {"when": "tool_result"}, "only the user can ask to forget"),
+        (FORGET | {"if": "", "extract": ""}, "would forget at every message"),
+        (FORGET | {"write": "{memory_type: semantic}"}, "a rule that says forget writes nothing"),
+        (FORGET | {"extract": LLM}, "what to forget is said by a template or verbatim"),
+        ({"if": "{match: '(?P<thing>x)', value: {at_leest: 1}}"}, "unknown key 'at_leest'; did you mean 'at_least'?"),
+        ({"if": "{match: '(?P<thing>x)', known: maybe}"}, "write true or false"),
+        ({"if": "{match: '(?P<thing>x)', similar_to_existing: {at_least: 2}}"}, "less than or equal to 1"),
+        ({"extract": LLM.replace("extractor", "extracter")}, "did you mean 'extractor'?"),
+        ({"extract": LLM.replace("extractor", "claude-haiki")}, "did you mean 'claude-haiku'?"),
+        ({"extract": LLM.replace("$text", "$who")}, "extract.llm.prompt: $who is not captured"),
+        ({"extract": LLM.replace("$text", "$5")}, "a $ is followed by no name"),
+        ({"extract": LLM.replace("20s", "20")}, "20 has no unit; write 20s"),
+        ({"extract": LLM.replace("20s}", "20s, otherwise: template}")}, "give extract.template beside llm"),
+        ({"extract": LLM.replace("20s}", "20s, otherwise: verbtim}")}, "did you mean 'verbatim'?"),
+        ({"extract": LLM.replace("20s}", "20s}, template: x")}, "beside llm only what otherwise names"),
+        ({"extract": LLM.replace("20s}", "20s}, slots: {a: b}")}, "beside llm only what otherwise names"),
+        ({"extract": LLM, "write": "{memory_type: working, slot: x}"}, "a model makes memories, not slots"),
+        ({"extract": "{template: $summary}"}, "$summary is not captured by the pattern"),
+        ({"extract": "{template: $summary}", "if": ""}, "$summary is known on session_end only"),
+        (
+            {"examples": "[{user: I like tea, answer: {}, expect: ignored}]"},
+            "only a rule with extract.llm gets an answer",
+        ),
+        (
+            {"examples": "[{user: I like tea, expect: forgets}]"},
+            "expected forgets but got {content: The user likes tea}",
+        ),
+        ({"examples": "[{episodes: [x], expect: ignored}]"}, "this example is a schedule, but"),
     ],
 )
-def test_what_comes_later_is_refused_as_not_supported_yet(write: Write, changes: dict[str, str], name: str) -> None:
+def test_new_parts_are_refused_where_they_make_no_sense(write: Write, changes: dict[str, str], message: str) -> None:
     write(rule(**changes))
-    only(f"'{name}' is not supported yet")
+    found = refused(models=("claude-haiku", "gpt-*"))
+    assert any(message in problem for problem in found), found
+    assert all(problem.startswith("policies/10-a.yaml:") for problem in found)
 
 
-def test_llm_is_not_supported_yet_and_its_model_must_be_known(write: Write) -> None:
-    llm = "{llm: {model: extracter, prompt: p, schema: {type: object}, timeout: 20s}}"
-    write(rule(extract=llm))
-    first, second = refused(models=("extractor",))
-    assert "'llm' is not supported yet" in first
-    assert "'extracter' is not under models: in config.yaml; did you mean 'extractor'?" in second
+@pytest.mark.parametrize(
+    "changes",
+    [
+        SWEEP | {"sweep": "[expire, archive, erase, merge, limits, compress, promote, reflect]"},
+        SWEEP | {"sweep": "reflect", "write": "{memory_type: reflective, kind: lesson, tags: [pattern]}"},
+        {"when": "{schedule: weekly sun 4:00}", "if": "", "extract": LLM, "write": "{memory_type: reflective}"},
+        FORGET,
+        {"forget": "true", "extract": "", "write": ""},
+        {"restore": "true", "extract": "{verbatim: {}}", "write": ""},
+        {"extract": LLM},
+        {"extract": LLM.replace("extractor", "gpt-5")},
+        {"extract": LLM.replace("20s}", "20s, otherwise: template}, template: x $thing")},
+        {"extract": LLM.replace("20s}", "20s, otherwise: verbatim}, verbatim: {of: message}")},
+        {"extract": LLM.replace("20s}", "20s, otherwise: verbatim}")},
+        {"extract": LLM.replace(", schema: {type: object}", "").replace("$text", "$message $thing")},
+        {"when": "session_end", "if": "", "extract": "{template: '$summary ($points)'}"},
+        {"if": "{match: '(?P<thing>x)', known: false, value: {at_least: 0.5}}"},
+    ],
+)
+def test_new_parts_load(write: Write, changes: dict[str, str]) -> None:
+    write(rule(**changes))
+    assert len(load([Path("policies")], models=("gpt-*",)).triggers) == 1
 
 
-@pytest.mark.parametrize("name", ["compress: {episodic: {older_than: 30d, at_least: 8}}", "delete_archived_after: 9d"])
-def test_later_parts_of_retention_are_not_supported_yet(write: Write, name: str) -> None:
-    write(f"retention:\n  {name}\n")
-    only("is not supported yet")
+def test_an_absent_extractor_is_no_error_and_leaves_the_rule_to_its_fallback(write: Write) -> None:
+    write(rule(extract=LLM))
+    [absent] = load([Path("policies")]).triggers
+    [present] = load([Path("policies")], models=("extractor",)).triggers
+    assert (absent.asks, present.asks) == (False, True)
+
+
+def test_what_retention_and_guard_offer_loads(write: Write) -> None:
+    write(
+        "retention: {compress: {episodic: {older_than: 30d, at_least: 8}}, promote: {same_fact_in_sessions: 3},"
+        " delete_archived_after: 90d}\nguard: {rate: {writes_per_minute: 30, memories_per_user: 5000}}\n"
+    )
+    assert load([Path("policies")]).guard.rate.writes_per_minute == 30
 
 
 def test_sections_of_several_files_are_merged_and_a_value_stands_once(write: Write) -> None:

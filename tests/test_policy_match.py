@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.language import detect
-from proxy.policy import patterns
+from proxy.policy import matcher
 from proxy.policy.explain import explain
 from proxy.policy.load import load
 from proxy.policy.match import Evaluation, evaluate, request_event
@@ -213,7 +213,7 @@ def test_a_pattern_that_runs_out_of_time_does_not_match_and_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("proxy.policy.check.too_slow", lambda pattern, lines: False)
-    monkeypatch.setattr(patterns, "RUN_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(matcher, "RUN_TIMEOUT_S", 0.01)
     rules = policies(tmp_path, {"if": {"match": "(?:x|xx)+$"}}, {})
     result = said(rules, "x" * 60 + "z")
     assert [draft.rule_id for draft in result.drafts] == ["r1"]

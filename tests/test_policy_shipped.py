@@ -6,22 +6,80 @@ import time
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from ruamel.yaml import YAML
 
+from proxy.embed import BUILTIN_MODEL, StaticEmbedder
 from proxy.language import detect
 from proxy.policy.load import load
 from proxy.policy.match import Evaluation, evaluate, request_event
+from proxy.policy.model import SweepStep
 from proxy.policy.rules import PolicySet
 from proxy.policy.schema import schema_text
-from proxy.types import Event
+from proxy.types import Event, Language
+from proxy.value import WEIGHTS, ValueModel
 
 POLICIES = Path(__file__).parent.parent / "policies"
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 CORPUS: dict[str, Any] = YAML(typ="safe").load((Path(__file__).parent / "policy_corpus.yaml").read_text("utf-8"))
 ABOUT_THE_USER = {"preference", "fact", "instruction", "correction"}
+NO_SPEECH = {"tool_result", "turn_end", "session_end", "request"}
+MEANS = {
+    "chitchat": "greetings and acknowledgements dropped",
+    "preference-liked": "preference",
+    "habit": "habit",
+    "standing-instruction": "standing instruction",
+    "fact-name": "personal fact",
+    "env-port": "environment",
+    "entity-person": "new person",
+    "entity-project": "new project",
+    "plan": "new date",
+    "decision": "decision needing follow-up",
+    "constraint-rule": "constraint and requirement",
+    "positive-feedback": "positive feedback",
+    "negative-feedback": "negative feedback",
+    "corrected": "explicit correction",
+    "remember-this": "explicit remember",
+    "forget-about": "explicit forget",
+    "forget-last": "forget what was said last",
+    "restore-last": "taking a forget back",
+    "tool-result-data": "structured result to a slot",
+    "tool-result-text": "result in words",
+    "tool-failed": "tool failed",
+    "task-completed": "task completed",
+    "task-progress": "task progress",
+    "session-summary": "session end: summary",
+    "session-points": "session end: key points",
+    "task-destination": "task slots",
+    "background-title": "background calls dropped",
+    "user-turn": "raw trace",
+    "nightly-sweep": "long unused archived",
+    "reflection": "reflection",
+    "own-words": "what patterns miss",
+}
+"""What policies.md says that the shipped policies cover: a rule of each, with the words."""
+OF_ONE_AGENT = {"environment", "constraint", "note", "own_words"}
+"""Tags of facts that are kept for the agent they were told to."""
+
+
+class Classifier:
+    """Knowledge of an empty store, with the shipped value classifier."""
+
+    def __init__(self) -> None:
+        self.embedder = StaticEmbedder(BUILTIN_MODEL)
+        self.model = ValueModel.load(WEIGHTS, self.embedder.fingerprint)
+
+    def known(self, text: str) -> bool:
+        return False
+
+    def similar(self, text: str, kind: str | None) -> float:
+        return 0.0
+
+    def value(self, text: str, language: Language) -> float:
+        assert self.model is not None, "the shipped weights are of the shipped embedder"
+        return self.model.score(text, self.embedder.documents([text])[0])
 
 
 @lru_cache(maxsize=1)
@@ -29,8 +87,13 @@ def shipped() -> PolicySet:
     return load([POLICIES])
 
 
+@lru_cache(maxsize=1)
+def classifier() -> Classifier:
+    return Classifier()
+
+
 def said(text: str, *, role: str = "user") -> Evaluation:
-    return evaluate(shipped(), Event("user_message", text, detect(text), role, NOW))
+    return evaluate(shipped(), Event("user_message", text, detect(text), role, NOW), knowledge=classifier())
 
 
 def memories(text: str) -> list[str]:
@@ -58,13 +121,26 @@ def test_corpus_is_large_and_in_both_languages() -> None:
     assert min(sum(detect(text) == language for text in texts) for language in ("zh", "en")) >= 60
 
 
-def test_every_rule_has_four_examples_two_of_them_ignored_and_both_languages() -> None:
+def test_every_rule_has_four_examples_two_of_them_without_effect_and_both_languages() -> None:
     for rule in shipped().triggers:
+        if rule.trigger.sweep is not None:
+            continue  # a sweep looks at all that is stored; the loader lets it have no examples
         examples = rule.trigger.examples
         assert len(examples) >= 4, rule.id
         assert sum(example.expect == "ignored" for example in examples) >= 2, rule.id
-        languages = {detect(str(example.model_dump(exclude={"expect"}, exclude_none=True))) for example in examples}
-        assert languages >= {"zh", "en"} or rule.event != "user_message", rule.id
+        assert sum(example.expect != "ignored" for example in examples) >= 2, rule.id
+        said_in = {detect(str(example.model_dump(exclude={"expect"}, exclude_unset=True))) for example in examples}
+        assert said_in >= {"zh", "en"} or rule.event in NO_SPEECH, rule.id
+
+
+def test_every_rule_says_why() -> None:
+    assert all(rule.trigger.why for rule in shipped().triggers)
+
+
+@pytest.mark.parametrize("rule_id", MEANS)
+def test_shipped_policies_cover(rule_id: str) -> None:
+    [rule] = [rule for rule in shipped().triggers if rule.id == rule_id]
+    assert rule.mode == "live", MEANS[rule_id]
 
 
 def test_every_pattern_about_the_user_exists_in_both_languages() -> None:
@@ -78,8 +154,8 @@ def test_what_is_about_the_user_is_for_all_agents_and_the_rest_for_one() -> None
         write = rule.trigger.write
         if write is None or write.memory_type == "working":
             continue
-        environment = rule.file.endswith("22-environment.yaml")
-        expected = "agent" if environment or write.kind not in {*ABOUT_THE_USER, "feedback", "entity"} else "user"
+        surroundings = "health" not in write.tags and bool(OF_ONE_AGENT & set(write.tags))
+        expected = "agent" if surroundings or write.kind not in {*ABOUT_THE_USER, "feedback", "entity"} else "user"
         assert write.scope == expected, rule.id
 
 
@@ -236,3 +312,64 @@ def _cpu_s(texts: list[str]) -> float:
     for text in texts:
         said(text)
     return time.thread_time() - started
+
+
+def test_forgetting_names_what_is_meant_or_means_what_was_said_last() -> None:
+    asked = (
+        "忘掉我住址的事吧",
+        "Please forget my old address.",
+        "算了，忘掉刚才那句话",
+        "Scratch that.",
+        "等等，别忘了那条",
+    )
+    found = [said(text).forgets for text in asked]
+    assert [(one.about, one.restore) for [one] in found] == [
+        ("我住址", False),
+        ("my old address", False),
+        (None, False),
+        (None, False),
+        (None, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["我又忘了带钥匙", "别忘了周五交报告", "Don't forget it!", "I forgot.", "怎么恢复误删的文件？"]
+)
+def test_talk_about_forgetting_forgets_nothing(text: str) -> None:
+    assert said(text).forgets == ()
+
+
+def test_request_to_forget_makes_no_memory_of_its_own() -> None:
+    assert memories("Forget that I like coriander.") == []
+    assert memories("把我过敏的记录删掉") == []
+
+
+def test_session_end_makes_a_summary_and_points_that_a_later_end_replaces() -> None:
+    data = {"summary": "用户搬了测试库", "points": ["端口是 5433"], "session_id": "s-1", "turns": 4, "explicit": False}
+    event = Event("session_end", "我们把测试库搬了", "zh", "user", NOW, data=data, user_text="我们把测试库搬了")
+    drafts = evaluate(shipped(), event).drafts
+    assert [(draft.kind, draft.key, draft.on_conflict) for draft in drafts] == [
+        ("summary", "session.s-1", "supersede"),
+        ("summary", "points.s-1", "supersede"),
+    ]
+
+
+def test_known_person_is_not_introduced_again() -> None:
+    class Acquainted(Classifier):
+        def known(self, text: str) -> bool:
+            return text == "Marta"
+
+    event = Event("user_message", "Our team lead is Marta.", "en", "user", NOW)
+    assert "entity-person" not in evaluate(shipped(), event, knowledge=Acquainted()).matched
+    assert "entity-person" in evaluate(shipped(), event, knowledge=classifier()).matched
+
+
+def test_own_words_need_the_classifier_and_yield_to_every_rule() -> None:
+    assert said("我的工位在 12 楼 B 区").matched[-2:] == ("own-words", "user-turn")
+    assert "own-words" not in said("我喜欢茶").matched
+    assert "own-words" not in said("我回来了，接着聊").matched
+
+
+def test_sweeps_cover_every_step() -> None:
+    steps = [step for rule in shipped().schedules for step in rule.trigger.sweep or ()]
+    assert sorted(steps) == sorted(get_args(SweepStep))

@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 
+from proxy.policy.actions import Finding, action_findings
 from proxy.policy.conditions import Conditions
 from proxy.policy.jsonpath import steps
-from proxy.policy.model import Trigger, WhenSchedule
-from proxy.policy.patterns import BUILT_IN_NAMES, LANGUAGES, ByLanguage, compiled, too_slow
+from proxy.policy.model import Trigger
+from proxy.policy.patterns import BUILT_IN_NAMES, LANGUAGES, PROMPT_NAMES, SESSION_NAMES, ByLanguage, compiled, too_slow
 from proxy.policy.rules import names_in, template_texts, unit_of
 from proxy.yamlfile import Where, did_you_mean
 
-Finding = tuple[Where, str]
 SAMPLE_TIME = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 BOUND = "bound its repetitions, as in {0,40}"
-ASSISTANT_KINDS = ("decision", "task", "summary")
 
 
 def findings(trigger: Trigger, *, models: Collection[str], local: bool) -> list[Finding]:
@@ -31,9 +30,7 @@ def findings(trigger: Trigger, *, models: Collection[str], local: bool) -> list[
     """
     broken = list(_patterns(trigger))
     found = [
-        *_unsupported(trigger, models),
-        *_action(trigger),
-        *_assistant(trigger),
+        *action_findings(trigger, models),
         *broken,
         *_templates(trigger),
         *_example_events(trigger),
@@ -41,21 +38,6 @@ def findings(trigger: Trigger, *, models: Collection[str], local: bool) -> list[
     if trigger.override and not local:
         found.append((("override",), "only a rule in local/ may replace another one"))
     return found
-
-
-def _unsupported(trigger: Trigger, models: Collection[str]) -> Iterator[Finding]:
-    if isinstance(trigger.when, WhenSchedule):
-        yield ("when", "schedule"), "'schedule' is not supported yet; use an event such as session_end"
-    llm = trigger.extract.llm if trigger.extract else None
-    if llm is not None:
-        yield ("extract", "llm"), "'llm' is not supported yet; use template, verbatim or slots"
-        if llm.model not in models:
-            hint = did_you_mean(llm.model, models)
-            yield ("extract", "llm", "model"), f"'{llm.model}' is not under models: in config.yaml{hint}"
-    for where, conditions in _nested(trigger.if_, ("if",)):
-        for name in ("known", "similar_to_existing", "value"):
-            if getattr(conditions, name) is not None:
-                yield (*where, name), f"'{name}' is not supported yet"
 
 
 def _nested(conditions: Conditions | None, where: Where) -> Iterator[tuple[Where, Conditions]]:
@@ -69,42 +51,6 @@ def _nested(conditions: Conditions | None, where: Where) -> Iterator[tuple[Where
             yield from _nested(member, (*where, mode, index))
 
 
-def _action(trigger: Trigger) -> Iterator[Finding]:
-    extract, write = trigger.extract, trigger.write
-    if trigger.drop:
-        for name in ("extract", "write"):
-            if getattr(trigger, name) is not None:
-                yield (name,), f"a rule that drops the event has no {name}; remove one of the two"
-        return
-    if trigger.event == "request":
-        yield ("when",), "a rule on 'request' can only drop; give drop: true, or wait for user_message"
-    for name, given in (("extract", extract), ("write", write)):
-        if given is None:
-            yield (), f"the rule has no {name}; give extract and write, or drop: true"
-    if extract is None or write is None:
-        return
-    slots = extract.slots is not None or write.slot is not None
-    if slots and write.memory_type != "working":
-        yield ("write", "memory_type"), "slots are working memory; write memory_type: working"
-    if write.memory_type == "working" and not slots:
-        yield ("write",), "working memory is kept in slots; give extract.slots or write.slot"
-    if extract.slots is not None and write.slot is not None:
-        yield ("write", "slot"), "extract.slots names the slots already"
-    if write.scope == "session" and write.memory_type != "working":
-        yield ("write", "scope"), "'session' is for working memory; use agent or user"
-
-
-def _assistant(trigger: Trigger) -> Iterator[Finding]:
-    if trigger.write is None or trigger.event not in ("assistant_message", "turn_end"):
-        return
-    if trigger.write.memory_type != "working" and trigger.write.kind not in ASSISTANT_KINDS:
-        kinds = ", ".join(ASSISTANT_KINDS)
-        yield (
-            ("write", "kind"),
-            f"what the assistant says makes only memories of kind {kinds}, not '{trigger.write.kind}'",
-        )
-
-
 def _templates(trigger: Trigger) -> Iterator[Finding]:
     match = trigger.if_.match if trigger.if_ else None
     lines = unit_of(trigger, trigger.event) == "sentence"
@@ -115,8 +61,9 @@ def _templates(trigger: Trigger) -> Iterator[Finding]:
             yield where, str(error)
             continue
         language = where[-1] if where[-2:-1] == ("template",) else None
+        known = _names_at(where, trigger)
         for name in names:
-            if name not in BUILT_IN_NAMES:
+            if name not in known:
                 yield from ((where, message) for message in _uncaptured(name, match, language, lines))
     if trigger.extract and trigger.extract.template and match is not None and trigger.event == "user_message":
         written = template_texts(trigger.extract)
@@ -125,9 +72,18 @@ def _templates(trigger: Trigger) -> Iterator[Finding]:
                 yield ("extract", "template"), f"there is a pattern but no template for {language}"
 
 
+def _names_at(where: Where, trigger: Trigger) -> frozenset[str]:
+    known = BUILT_IN_NAMES
+    if trigger.event == "session_end":
+        known |= SESSION_NAMES
+    return known | PROMPT_NAMES if where[-1:] == ("prompt",) else known
+
+
 def _template_places(trigger: Trigger) -> Iterator[tuple[Where, str]]:
     extract, write = trigger.extract, trigger.write
     if extract is not None:
+        if extract.llm is not None:
+            yield ("extract", "llm", "prompt"), extract.llm.prompt
         for language, text in template_texts(extract).items():
             yield ("extract", "template", language), text
         for name, source in (extract.slots or {}).items():
@@ -152,6 +108,9 @@ def _path(name: str, source: str) -> Iterator[tuple[Where, str]]:
 
 
 def _uncaptured(name: str, match: ByLanguage | None, language: str | int | None, lines: bool) -> Iterator[str]:
+    if name in SESSION_NAMES and match is None:
+        yield f"${name} is known on session_end only"
+        return
     if match is None:
         yield f"${name} is captured nowhere; give if.match with (?P<{name}>…)"
         return
@@ -193,7 +152,7 @@ def bad_patterns(patterns: ByLanguage, where: Where, *, lines: bool = False) -> 
 
 def _example_events(trigger: Trigger) -> Iterator[Finding]:
     for index, example in enumerate(trigger.examples):
-        if trigger.event is not None and example.event_type != trigger.event:
+        if example.event_type != trigger.event:
             message = f"this example is a {example.event_type}, but the rule waits for {trigger.event}"
             yield ("examples", index), message
         if trigger.drop and example.expect not in ("ignored", "dropped"):

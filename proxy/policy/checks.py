@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import regex
 
-from proxy.policy.conditions import FEATURES_NOT_ASSERTED, Conditions, Length
+from proxy.policy.conditions import FEATURES_NOT_ASSERTED, Conditions, Length, SimilarToExisting, Value
+from proxy.policy.matcher import Found, Matcher
 from proxy.policy.passage import Passage, features
-from proxy.policy.patterns import Found, Matcher
 from proxy.types import Event
 
 
@@ -83,6 +83,10 @@ def _shown(value: Any, passage: Passage) -> str:
         return passage.text[value.start : value.end]
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.3g}"
     return "" if value is None else str(value)
 
 
@@ -162,7 +166,29 @@ def _text_checks(conditions: Conditions, path: str, *, match: bool) -> list[Chec
         if for_mode is not None:
             members = tuple(_as_one(one, f"{path}.{mode}[{index}]") for index, one in enumerate(for_mode))
             found.append(Group(f"{path}.{mode}", "all" if mode == "all" else "any", members))
+    return [*found, *_knowledge_checks(conditions, path)]  # these may ask a store: last
+
+
+def _knowledge_checks(conditions: Conditions, path: str) -> list[Check]:
+    found: list[Check] = []
+    if (known := conditions.known) is not None:
+        found.append(Leaf(f"{path}.known", str(known).lower(), lambda p: p.known, lambda v: v is known))
+    if conditions.value is not None:
+        found.append(_value(conditions.value, f"{path}.value"))
+    if conditions.similar_to_existing is not None:
+        found.append(_similar(conditions.similar_to_existing, f"{path}.similar_to_existing"))
     return found
+
+
+def _value(wanted: Value, path: str) -> Check:
+    least = wanted.at_least
+    return Leaf(path, f"at least {least:g}", lambda p: p.value, lambda value: value >= least)
+
+
+def _similar(wanted: SimilarToExisting, path: str) -> Check:
+    least, kind = wanted.at_least, wanted.kind
+    shown = f"at least {least:g}" + (f" to a memory of kind {kind}" if kind else "")
+    return Leaf(path, shown, lambda p: p.similar(kind), lambda value: value >= least)
 
 
 def _as_one(conditions: Conditions, path: str) -> Check:
@@ -179,8 +205,8 @@ def _length(length: Length, path: str) -> Check:
 
 
 def _match(matcher: Matcher, path: str) -> Check:
-    patterns = " | ".join(dict.fromkeys(p.pattern for some in matcher.patterns.values() for p in some))
-    return Leaf(path, patterns, lambda p: matcher.first(p.text, p.languages, p.whole.clock), lambda v: v is not None)
+    patterns = " | ".join(dict.fromkeys(one.pattern.pattern for some in matcher.patterns.values() for one in some))
+    return Leaf(path, patterns, lambda p: p.first(matcher), lambda v: v is not None)
 
 
 def _asserted(path: str, want: bool) -> Check:

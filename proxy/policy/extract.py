@@ -14,14 +14,16 @@ import regex
 
 from proxy.language import detect, sentences
 from proxy.policy.jsonpath import lookup, shortened
-from proxy.policy.model import Write
-from proxy.policy.passage import Passage
-from proxy.policy.patterns import BUILT_IN_NAMES
+from proxy.policy.model import Verbatim, Write
+from proxy.policy.passage import Passage, Whole
+from proxy.policy.patterns import SESSION_NAMES
 from proxy.policy.rules import Rule, names_in
 from proxy.types import Draft, Event, Language, SlotWrite, ToolStatus
 
 ASKED_CHARS = 120
 TEXT_CHARS = 300
+ASSISTANT_KINDS = ("decision", "task", "summary")
+"""What memories of the assistant's words may be."""
 _EDGES = " \t\r\n，。！？,.!?;；:：、~～…"
 _FINAL_PARTICLE = regex.compile(r"(?<=\p{Han}|\w)[啊哦呀啦喔噢呢哈嘛]+$")
 _PAIRS = {"“": "”", '"': '"', "「": "」", "(": ")", "（": "）", "[": "]", "《": "》", "`": "`"}
@@ -94,7 +96,8 @@ def error_text(event: Event) -> str:
     return (telling or lines or [""])[-1 if "Traceback" in event.text else 0][:TEXT_CHARS]
 
 
-def _built_in(name: str, passage: Passage) -> str:
+def built_in(name: str, passage: Passage) -> str | None:
+    """What a name stands for that no pattern has to capture; None where there is no such name, or nothing to say."""
     event = passage.whole.event
     if name == "text":
         return shortest(passage.text, TEXT_CHARS)
@@ -104,7 +107,17 @@ def _built_in(name: str, passage: Passage) -> str:
         return error_text(event)
     if name == "tool":
         return event.tool or ""
-    return (event.arguments or "")[:TEXT_CHARS]
+    if name == "arguments":
+        return (event.arguments or "")[:TEXT_CHARS]
+    return _of_session(name, passage.whole) if name in SESSION_NAMES else None
+
+
+def _of_session(name: str, whole: Whole) -> str | None:
+    data = whole.event.data if isinstance(whole.event.data, Mapping) else {}
+    found = data.get("session_id" if name == "session" else name)
+    if isinstance(found, list | tuple):
+        found = ("；" if whole.asked_language == "zh" else "; ").join(trimmed(str(one)) for one in found)
+    return str(found) if found else None  # a memory of nothing is none
 
 
 def shortest(text: str, max_chars: int) -> str:
@@ -125,18 +138,22 @@ def shortest(text: str, max_chars: int) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _template(text: str) -> tuple[string.Template, tuple[str, ...]]:
+def parsed_template(text: str) -> tuple[string.Template, tuple[str, ...]]:
+    """A template and the names in it; both are kept, since the same few come again and again."""
     return string.Template(text), tuple(names_in(text))
 
 
 def fill(template: str, passage: Passage, *, as_key: bool = False) -> str | None:
     """A template with its names replaced; None when one of them was not captured, or only punctuation was."""
-    ready, names = _template(template)
+    ready, names = parsed_template(template)
     captures = passage.found.captures if passage.found else {}
     values: dict[str, str] = {}
     for name in names:
-        raw = captures[name] if name in captures else _built_in(name, passage) if name in BUILT_IN_NAMES else None
-        value = slug(trimmed(raw or "")) if as_key else trimmed(raw or "")
+        raw = captures[name] if name in captures else built_in(name, passage)
+        if as_key and name == "session" and raw:
+            value = raw  # two sessions must not share a slot because their ids look alike
+        else:
+            value = slug(trimmed(raw or "")) if as_key else trimmed(raw or "")
         if not value and raw != "":  # a group that is meant to match nothing may stay empty
             return None
         values[name] = value
@@ -162,22 +179,32 @@ def drafts(
     assert write is not None, "a rule that does not drop writes; checked when loading"
     if extract.slots is not None:
         return _slots(rule, extract.slots, write, passage)
-    if extract.verbatim is not None:
-        content: str | None = shortest(passage.text, extract.verbatim.max_chars)
-    else:
-        template = extract.template.for_language(_language(passage)) if extract.template else None
-        content = fill(template, passage) if template else None
-    if not content:
+    kept = content_of(rule, passage)
+    if not kept:
         return None
     if write.slot is not None:
         name = fill(write.slot, passage, as_key=True)
-        return (SlotWrite(rule.id, name, content, write.ttl),) if name else None
-    return _draft(rule, write, content, passage, policy_hash, tool_confidence)
+        return (SlotWrite(rule.id, name, kept, write.ttl),) if name else None
+    return draft_of(rule, write, kept, passage, policy_hash, tool_confidence)
 
 
-def _draft(
+def content_of(rule: Rule, passage: Passage) -> str | None:
+    """The sentence that a rule makes without a model, by its template or of the words themselves; None when empty."""
+    extract = rule.trigger.extract
+    if extract is None:
+        return None
+    otherwise = extract.llm.otherwise if extract.llm is not None else None
+    verbatim = extract.verbatim or (Verbatim() if otherwise == "verbatim" else None)
+    if verbatim is not None:
+        return shortest(passage.text, verbatim.max_chars)
+    template = extract.template.for_language(language_of(passage)) if extract.template else None
+    return fill(template, passage) if template else None
+
+
+def draft_of(
     rule: Rule, write: Write, content: str, passage: Passage, policy_hash: str, tool_confidence: float
-) -> Draft | None:
+) -> Draft:
+    """A memory as a rule's `write` says, with this content."""
     key = fill(write.key, passage, as_key=True) if write.key else None
     tags = (fill(tag, passage) for tag in write.tags)
     confidence = write.confidence
@@ -191,18 +218,28 @@ def _draft(
         kind=write.kind,
         scope=write.scope,
         confidence=confidence,
-        language=detect(content),
+        language=passage.languages[0] if content == passage.text else detect(content),
         key=key,
         tags=tuple(tag for tag in tags if tag),
         ttl_s=write.ttl,
         on_conflict=write.on_conflict,
         link_parent=write.link == "parent",
+        as_said=bool(content) and _keeps_words(rule),
     )
 
 
-def _language(passage: Passage) -> Language:
+def _keeps_words(rule: Rule) -> bool:
+    """Whether the words are to stay as they were said."""
+    extract = rule.trigger.extract
+    if extract is None or extract.template is not None:
+        return False
+    return extract.verbatim is None or not extract.verbatim.stand_alone
+
+
+def language_of(passage: Passage) -> Language:
+    """The language that a rule writes in about a passage."""
     # Notes about a tool or an answer are for the user: in the language that was asked in.
-    if passage.whole.event.type in ("tool_result", "turn_end", "session_end"):
+    if passage.whole.event.type in ("tool_result", "turn_end", "session_end", "schedule"):
         return passage.whole.asked_language
     return passage.found.language if passage.found else passage.languages[0]
 

@@ -111,7 +111,7 @@ def _add(trigger: Trigger, index: int, part: Part, loading: _Loading) -> None:
     elif before is None and trigger.override and part.local:
         found.append(((*where, "override"), f"there is no rule '{trigger.id}' to replace; check the id"))
     if not found:
-        rule = Rule.of(trigger, part.located.file)
+        rule = Rule.of(trigger, part.located.file, loading.models)
         found = [((*where, *place), text) for place, text in failures(rule)]
         loading.rules[trigger.id] = rule
     loading.problems += [part.located.problem(part.located.inside(place) or where, text) for place, text in found]
@@ -144,9 +144,6 @@ def _intent_findings(file: PolicyFile) -> Iterator[tuple[Where, str]]:
 
 def _section_findings(file: PolicyFile, keep: Retention, prefer: Retrieval) -> Iterator[tuple[Where, str]]:
     if file.retention is not None:
-        for name in ("compress", "promote", "delete_archived_after"):
-            if getattr(file.retention, name) is not None:
-                yield ("retention", name), f"'{name}' is not supported yet"
         for index, memory in enumerate(file.retention.examples):
             for text in retention.failures(keep, memory):
                 yield ("retention", "examples", index, "expect"), text
@@ -154,10 +151,6 @@ def _section_findings(file: PolicyFile, keep: Retention, prefer: Retrieval) -> I
         for index, query in enumerate(file.retrieval.examples):
             for text in retrieval.failures(prefer, query):
                 yield ("retrieval", "examples", index, "expect"), text
-    if file.guard is not None:
-        for name in file.guard.rate.model_fields_set:
-            if getattr(file.guard.rate, name) is not None:
-                yield ("guard", "rate", name), f"'{name}' is not supported yet; leave it null"
 
 
 def _policy_set(loading: _Loading, sections: dict[str, dict[str, Any]]) -> PolicySet:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import regex
 
+from proxy.policy.literals import lowered
+
 _FENCE = regex.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", regex.S)
 _QUOTED_LINE = regex.compile(r"^[ \t]*[>|].*$", regex.M)
 _FLAGS = regex.IGNORECASE | regex.M
+_COLONS = (":", "：")
+_HEADER_MARKS = ("---", "===", "dear", "尊敬的", "traceback (most")
+"""What a header without a colon holds, in small letters."""
 _HEADER = regex.compile(
     r"^[ \t]*(?:(?:From|To|Cc|Subject|Date|Sent|发件人|收件人|主题|抄送|日期)\s*[:：].*$"
     r"|(?:Dear\s+\w+|尊敬的).{0,30}$|(?:-{3,}|={3,})\s*$|Traceback \(most)",
@@ -45,6 +50,12 @@ def own_part(message: str) -> str:
     text = _FENCE.sub("\n", message) if "```" in message or "~~~" in message else message
     if ">" in text or "|" in text:
         text = _QUOTED_LINE.sub("", text)
-    ends = [found.start() for found in [_HEADER.search(text)] if found]
-    ends += [len(text[: found.end()].rstrip()) for found in [_ANNOUNCED.search(text)] if found]
+    # Most messages hold no colon, and then neither an announcement nor most headers: two looks instead of two searches.
+    colon = any(map(text.__contains__, _COLONS))
+    small = lowered(text)
+    ends: list[int] = []
+    if colon or small is None or any(map(small.__contains__, _HEADER_MARKS)):
+        ends += [found.start() for found in [_HEADER.search(text)] if found]
+    if colon:
+        ends += [len(text[: found.end()].rstrip()) for found in [_ANNOUNCED.search(text)] if found]
     return text[: min(ends)] if ends else text

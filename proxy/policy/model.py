@@ -8,19 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, StrictBool, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, StrictBool, Tag, model_validator
 
 from proxy.policy.conditions import Conditions, Strict
 from proxy.policy.durations import Duration, Span
 from proxy.policy.examples import Examples
+from proxy.policy.llm import ANSWER_SCHEMA
 from proxy.policy.patterns import LANGUAGES
 from proxy.policy.retention import RetentionSection
 from proxy.policy.retrieval import RetrievalSection
+from proxy.policy.schedule import Schedule
 from proxy.types import EventType, Language, MemoryType, OnConflict, Visibility
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=64)]
 Word = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=40)]
 Text = Annotated[str, Field(min_length=1, max_length=2_000)]
+NamedEvent = Literal["request", "user_message", "assistant_message", "tool_result", "turn_end", "session_end"]
+SweepStep = Literal["expire", "archive", "erase", "merge", "limits", "compress", "promote", "reflect"]
+"""What a sweep does, each idempotent: `proxy.sweep` carries them out in this order."""
 
 
 class TurnEndEvery(Strict):
@@ -35,10 +40,17 @@ class WhenTurnEnd(Strict):
     turn_end: TurnEndEvery
 
 
+def _schedule(text: str) -> str:
+    Schedule.parse(text)
+    return text
+
+
 class WhenSchedule(Strict):
     """`when: {schedule: "daily 03:00"}`"""
 
-    schedule: str
+    schedule: Annotated[str, AfterValidator(_schedule)] = Field(
+        description="`hourly`, `daily 03:00` or `weekly mon 03:00`, in identity.timezone."
+    )
 
 
 def _when_form(value: Any) -> str:
@@ -47,8 +59,14 @@ def _when_form(value: Any) -> str:
     return "(turn end)" if isinstance(value, Mapping | WhenTurnEnd) else "(name)"
 
 
+def _with_a_time(value: Any) -> Any:
+    if value == "schedule":
+        raise ValueError('a schedule needs its time; write {schedule: "daily 03:00"}')
+    return value
+
+
 When = Annotated[
-    Annotated[EventType, Tag("(name)")]
+    Annotated[NamedEvent, BeforeValidator(_with_a_time, json_schema_input_type=NamedEvent), Tag("(name)")]
     | Annotated[WhenTurnEnd, Tag("(turn end)")]
     | Annotated[WhenSchedule, Tag("(schedule)")],
     Discriminator(_when_form),
@@ -86,21 +104,31 @@ class Verbatim(Strict):
 
     of: Literal["sentence", "message"] = "sentence"
     max_chars: int = Field(default=400, ge=1, le=8_000)
+    stand_alone: StrictBool = Field(
+        default=False,
+        description="Make the words stand alone: the first person becomes the user, relative dates become dates.",
+    )
 
 
 class Llm(Strict):
     """Extraction by a model of config.yaml."""
 
-    model: str
-    prompt: str
-    schema_: Mapping[str, Any] = Field(alias="schema")
+    model: str = Field(min_length=1, description="A name under models: in config.yaml; `extractor` may be missing.")
+    prompt: Annotated[str, Field(min_length=1, max_length=20_000)] = Field(
+        description="May use $captures, $text (what matched), $message (all the writer says) and the other names."
+    )
+    schema_: Mapping[str, Any] = Field(
+        default=ANSWER_SCHEMA, alias="schema", min_length=1, description="JSON Schema of the answer."
+    )
     timeout: Span = 20.0
-    otherwise: Literal["verbatim", "template", "nothing"] = "nothing"
-    daily_tokens: int | None = Field(default=None, ge=1)
+    otherwise: Literal["verbatim", "template", "nothing"] = Field(
+        default="nothing", description="What is kept when the model is missing, fails, is late or over its cap."
+    )
+    daily_tokens: int | None = Field(default=None, ge=1, description="A tenant's tokens a day; null is no limit.")
 
 
 class Extract(Strict):
-    """What is kept of the event; exactly one way."""
+    """What is kept of the event; exactly one way. Beside `llm` stands what its `otherwise` names."""
 
     template: Template | None = None
     verbatim: Verbatim | None = None
@@ -113,8 +141,12 @@ class Extract(Strict):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        if len(self.model_fields_set) != 1:
-            raise ValueError("give exactly one of template, verbatim, slots, llm")
+        beside = self.llm.otherwise if self.llm is not None else None
+        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
+        if beside == "template" and given == {"llm"}:
+            raise ValueError("llm.otherwise is template; give extract.template beside llm")
+        if len(given) != 1 and given != {"llm", beside}:
+            raise ValueError("give exactly one of template, verbatim, slots, llm; beside llm only what otherwise names")
         return self
 
 
@@ -133,6 +165,23 @@ class Write(Strict):
     link: Literal["parent"] | None = None
 
 
+def _steps(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _each_once(steps: tuple[SweepStep, ...]) -> tuple[SweepStep, ...]:
+    if twice := next((step for step in steps if steps.count(step) > 1), None):
+        raise ValueError(f"'{twice}' stands twice; keep one of them")
+    return steps
+
+
+SweepSteps = Annotated[
+    tuple[SweepStep, ...],
+    BeforeValidator(_steps, json_schema_input_type=SweepStep | list[SweepStep]),
+    AfterValidator(_each_once),
+]
+
+
 class Trigger(Strict):
     """One rule."""
 
@@ -144,14 +193,24 @@ class Trigger(Strict):
     if_: Conditions | None = Field(default=None, alias="if")
     extract: Extract | None = None
     write: Write | None = None
-    drop: StrictBool = False
+    drop: StrictBool = Field(default=False, description="Ends the event for all later rules.")
+    forget: StrictBool = Field(
+        default=False,
+        description="The user asks to forget; extract says about what, without it what was said last. Restorable.",
+    )
+    restore: StrictBool = Field(default=False, description="The user takes a forget back; extract as for forget.")
+    sweep: SweepSteps | None = Field(
+        default=None,
+        min_length=1,
+        description="What a schedule does with stored memories. A `write` beside `reflect` shapes its lessons.",
+    )
     examples: Examples = ()
 
     @property
-    def event(self) -> EventType | None:
-        """The event the rule waits for; None for a schedule."""
+    def event(self) -> EventType:
+        """The event the rule waits for."""
         if isinstance(self.when, WhenSchedule):
-            return None
+            return "schedule"
         return "turn_end" if isinstance(self.when, WhenTurnEnd) else self.when
 
     @property

@@ -5,20 +5,25 @@ Facts about a whole message (a part handed out, foreign text pasted) are found o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import regex
 
 from proxy.language import detect, scripts, sentences
 from proxy.policy import speech
+from proxy.policy.knowledge import NOTHING_KNOWN, Knowledge
+from proxy.policy.literals import lowered
+from proxy.policy.matcher import Clock, Found, Matcher
 from proxy.policy.material import own_part
-from proxy.policy.patterns import Clock, Found, readable
+from proxy.policy.patterns import readable
 from proxy.types import Event, Language
 
+T = TypeVar("T")
 MAX_SENTENCES = 60
+FEW_SENTENCES = 2
 _NUMBER = regex.compile(r"\d|[一二两三四五六七八九十百千万]+(?:个|人|次|天|年|月|岁|块|元|点|号|台|条)")
 _DATE = regex.compile(
     r"\b\d{4}[-/.年]\d{1,2}|\d{1,2}[月/]\d{1,2}[日号]?|\d+月|今天|明天|后天|昨天|前天"
@@ -39,15 +44,50 @@ class Whole:
 
     Args:
         event: The event.
+        knowledge: What is stored; asked once per text.
 
-    `claimed` holds the spans that rules have made memories of, for `unclaimed`.
+    `claimed` holds the spans that rules have made memories of, for `unclaimed`; `absent` the features that no part of
+    the text has, as far as that is known beforehand.
     """
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: Event, knowledge: Knowledge = NOTHING_KNOWN) -> None:
         self.event = event
+        self.knowledge = knowledge
+        self._answers: dict[tuple[str | None, ...], Any] = {}
+        self._scripts: dict[str, tuple[Language, ...]] = {}
         self.text = readable(event.text)
         self.clock = Clock([])
         self.claimed: list[tuple[int, int]] = []
+        self.absent: frozenset[str] = frozenset()
+
+    def scripts(self, text: str) -> tuple[Language, ...]:
+        """The languages whose patterns may match a text of this event, the main one first; found once for each."""
+        known = self._scripts.get(text)
+        if known is None:
+            known = self._scripts[text] = scripts(text)
+        return known
+
+    def is_known(self, name: str) -> bool:
+        """Whether a stored memory is about a name."""
+        return self._once(("known", name), lambda: self.knowledge.known(name))
+
+    def value(self, text: str, language: Language) -> float:
+        """The value classifier's figure for a text."""
+        return self._once(("value", text), lambda: self.knowledge.value(text, language))
+
+    def similar(self, text: str, kind: str | None) -> float:
+        """How close the closest stored memory of a kind, or of any, is to a text."""
+        return self._once(("similar", text, kind), lambda: self.knowledge.similar(text, kind))
+
+    def _once(self, question: tuple[str | None, ...], ask: Callable[[], T]) -> T:
+        if question not in self._answers:
+            self._answers[question] = ask()
+        return cast(T, self._answers[question])
+
+    @property
+    def searched(self) -> str:
+        """Every text that a rule's own pattern may be run on is part of this one."""
+        return self.text if self.event.type != "request" else "\n".join(passage.text for passage in self.request)
 
     @cached_property
     def own(self) -> str:
@@ -73,39 +113,47 @@ class Whole:
     def sentences(self) -> tuple[Passage, ...]:
         """The writer's own sentences."""
         found, position = [], 0
+        plain = lowered(self.text) is not None
         for sentence in sentences(self.own)[:MAX_SENTENCES]:
             at = self.own.find(sentence, position)
             position = at + len(sentence)
-            found.append(Passage(self, sentence, scripts(sentence), at, self.own))
+            found.append(Passage(self, sentence, sentence.lower() if plain else None, at, self.own))
         return tuple(found)
 
     @cached_property
-    def lines(self) -> str:
-        """The writer's own sentences, one a line."""
-        return "\n".join(sentence.text for sentence in self.sentences)
+    def lines(self) -> Passage:
+        """The writer's own sentences as one text, one a line."""
+        text = "\n".join(sentence.text for sentence in self.sentences)
+        return Passage(self, text, lowered(text), 0, text)
 
     @cached_property
     def languages(self) -> tuple[Language, ...]:
         """Every language of any sentence."""
         return tuple(dict.fromkeys(language for sentence in self.sentences for language in sentence.languages))
 
+    def nowhere(self, matcher: Matcher) -> bool:
+        """Whether a condition's patterns match in no sentence: one search instead of one in each."""
+        if len(self.sentences) <= FEW_SENTENCES:
+            return False  # looking at each costs no more
+        return not matcher.anywhere(self.lines.text, self.lines.lowered, self.languages, self.clock)
+
     @cached_property
     def message(self) -> tuple[Passage, ...]:
         """The whole text as it came."""
         text = self.text.strip()
-        return (Passage(self, text, scripts(text), 0, text),)
+        return (Passage(self, text, lowered(text), 0, text),)
 
     @cached_property
     def own_message(self) -> tuple[Passage, ...]:
         """The writer's own part as a whole."""
-        return (Passage(self, self.own, scripts(self.own), 0, self.own),)
+        return (Passage(self, self.own, lowered(self.own), 0, self.own),)
 
     @cached_property
     def request(self) -> tuple[Passage, ...]:
         """The newest user message, and the system text beside it."""
         system = self.event.data.get("system", "") if isinstance(self.event.data, Mapping) else ""
         texts = [self.text.strip(), readable(str(system)).strip()]
-        return tuple(Passage(self, text, scripts(text), 0, text) for text in texts if text)
+        return tuple(Passage(self, text, lowered(text), 0, text) for text in texts if text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +163,7 @@ class Passage:
     Args:
         whole: The event it belongs to.
         text: As patterns see it.
-        languages: Whose patterns may match, the main one first.
+        lowered: From `literals.lowered`.
         offset: Where it starts in `paragraph`.
         paragraph: What it was cut from.
         start, end: Span of the match in `text`; all of it before anything matched.
@@ -124,12 +172,17 @@ class Passage:
 
     whole: Whole
     text: str
-    languages: tuple[Language, ...]
+    lowered: str | None
     offset: int
     paragraph: str
     start: int = 0
     end: int | None = None
-    found: Found | None = field(default=None)
+    found: Found | None = None
+
+    @property
+    def languages(self) -> tuple[Language, ...]:
+        """Whose patterns may match, the main one first."""
+        return self.whole.scripts(self.text)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -142,9 +195,36 @@ class Passage:
         start, end = self.place
         return not any(start < taken_end and taken_start < end for taken_start, taken_end in self.whole.claimed)
 
+    @property
+    def known(self) -> bool:
+        """Whether memories are stored about everything the match captured, or about the text where it captured nothing.
+
+        One new name among them makes the whole unknown.
+        """
+        captured = self.found.captures.values() if self.found else ()
+        names = [name for text in captured if (name := text.strip())] or [self.text]
+        return all(map(self.whole.is_known, names))
+
+    @property
+    def value(self) -> float:
+        """The value classifier's figure for the text."""
+        return self.whole.value(self.text, self.languages[0])
+
+    def similar(self, kind: str | None) -> float:
+        """How close the closest stored memory of a kind, or of any, is to the text."""
+        return self.whole.similar(self.text, kind)
+
     def at(self, found: Found) -> Passage:
         """This passage with the span of a match."""
-        return replace(self, start=found.start, end=found.end, found=found)
+        return Passage(self.whole, self.text, self.lowered, self.offset, self.paragraph, found.start, found.end, found)
+
+    def first(self, matcher: Matcher) -> Found | None:
+        """The first match of a condition's patterns."""
+        return matcher.first(self.text, self.lowered, self.languages, self.whole.clock)
+
+    def every(self, matcher: Matcher) -> Iterator[Found]:
+        """All matches of a condition's patterns."""
+        return matcher.every(self.text, self.lowered, self.languages, self.whole.clock)
 
 
 def _statement(passage: Passage) -> bool:
@@ -174,4 +254,5 @@ LOOKS: Mapping[str, Callable[[Passage], Any]] = {
 
 def features(passage: Passage, names: tuple[str, ...]) -> tuple[str, ...]:
     """Those of the named features that a passage has, looking no further than the first."""
-    return next(((name,) for name in names if LOOKS[name](passage)), ())
+    absent = passage.whole.absent
+    return next(((name,) for name in names if name not in absent and LOOKS[name](passage)), ())

@@ -14,7 +14,9 @@ from pydantic import Field, StrictBool
 from proxy.language import detect, scripts
 from proxy.policy.conditions import Strict
 from proxy.policy.durations import Duration, Span
-from proxy.policy.patterns import Clock, Matcher, Patterns, readable
+from proxy.policy.literals import lowered
+from proxy.policy.matcher import Clock, Matcher
+from proxy.policy.patterns import Patterns, readable
 from proxy.rank import fuse, score
 from proxy.types import Language, MemoryType
 
@@ -104,10 +106,11 @@ class Retrieval:
             language: Of the query.
         """
         text, clock = readable(query), Clock([])
+        small = lowered(text)
         languages = tuple(dict.fromkeys((language, *scripts(text))))
         factors: dict[MemoryType, float] = {}
         for _, matcher, bonus in self.intents:
-            if matcher.first(text, languages, clock) is not None:
+            if matcher.first(text, small, languages, clock) is not None:
                 for memory_type, factor in bonus.items():
                     factors[memory_type] = max(factor, factors.get(memory_type, 0.0))
         return factors

@@ -6,6 +6,8 @@ keeps Berlin. Text comes from `patterns.readable`; both languages are looked for
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import regex
 
 _I = regex.IGNORECASE
@@ -126,6 +128,15 @@ _THIRD_PERSON = regex.compile(
     r"|teacher|doctor))\b",
     _I,
 )
+SIGNS: Mapping[str, str] = {
+    "hypothetical": _HYPOTHETICAL.pattern,
+    "past": _PAST.pattern,
+    "reported": _REPORTED.pattern,
+    "denied": _DENIED.pattern,
+    "composed": _COMPOSED.pattern,
+    "role_play": _ROLE_PLAY.pattern,
+}
+"""Features that a sentence has only where this pattern, whatever the case of letters, matches in it."""
 _QUOTES = (("“", "”"), ("「", "」"), ("『", "』"), ("《", "》"))
 _CHINESE_CHAR = regex.compile(r"\p{Han}")
 _WORD = regex.compile(r"[A-Za-z0-9_'-]+")
@@ -142,7 +153,7 @@ def question(sentence: str, start: int = 0, end: int | None = None) -> bool:
     end = len(sentence) if end is None else end
     opening, closing = _clause(sentence, start, end)
     clause = sentence[opening:closing]
-    if _OPENER.match(clause) or _OPENER.match(sentence[:end]) or _ASKS.search(clause):
+    if _OPENER.match(clause) or _OPENER.match(sentence[:end]) or (not clause.isascii() and _ASKS.search(clause)):
         return True
     if not _ENDS_AS_QUESTION.search(sentence) or _POLITE_TAG.search(sentence.rstrip("?？ ")):
         return False
