@@ -14,7 +14,20 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from bench import baselines, index, ingest, overhead, recall, report, soak, startup, streaming
+from bench import (
+    baselines,
+    conflicts,
+    coverage,
+    index,
+    ingest,
+    overhead,
+    recall,
+    replay,
+    report,
+    soak,
+    startup,
+    streaming,
+)
 from bench.report import Section
 from bench.run import Run
 from proxy import log
@@ -57,10 +70,13 @@ BENCHES: Mapping[str, Bench] = {
     "streaming": _bench(streaming.measure, streaming.FULL, streaming.QUICK),
     "startup": _bench(startup.measure, startup.FULL, startup.QUICK),
     "recall": _bench(recall.measure, recall.FULL, recall.QUICK),
+    "replay": _bench(replay.measure, replay.FULL, replay.QUICK),
     "index": _bench(index.measure, index.FULL, index.QUICK),
     "baselines": _bench(baselines.measure, baselines.FULL, baselines.QUICK),
+    "conflicts": _bench(conflicts.measure, conflicts.FULL, conflicts.QUICK),
     "ingest": _bench(ingest.measure, ingest.FULL, ingest.QUICK),
     "soak": _bench(soak.measure, soak.FULL, soak.QUICK),
+    "coverage": _bench(coverage.measure, coverage.FULL, coverage.QUICK),
 }
 """In the order they run. A new bench is a module with `measure`, `FULL` and `QUICK`, and a line here."""
 

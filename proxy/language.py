@@ -56,6 +56,8 @@ def detect(text: str) -> Language:
     words = len(_LATIN_WORDS.findall(head))
     if not ideographs:
         return "en" if words > len(_OTHER_LETTERS.findall(head)) / 4 else "other"
+    if ideographs >= (1 + 2 * _FUNCTION_WEIGHT) * words:  # a word holds at most two function words, as in "i'do"
+        return "zh"
     zh = ideographs + _FUNCTION_WEIGHT * len(_ZH_FUNCTION.findall(head))
     en = words + _FUNCTION_WEIGHT * len(_EN_FUNCTION.findall(head))
     return "zh" if zh >= en else "en"

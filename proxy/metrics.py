@@ -6,6 +6,7 @@ In: calls named for what happened. Out: the text format. It has its own registry
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -13,6 +14,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 MetricT = TypeVar("MetricT", Counter, Gauge)
 MAX_CHILDREN = 500
+MAX_OWNERS = 20_000
+RECALL_SOURCES = ("exact", "index", "cache")
+_PATTERN_CHARS = 60
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _RECALL_BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1.0)
@@ -40,6 +44,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._lock = threading.Lock()
+        self._recalls_of: dict[str, dict[str, int]] = {}
         self._requests = self._counter("requests", "Requests answered.", "path", "status")
         self._memory_status = self._counter("memory_status", "Calls by X-Memory-Status.", "status")
         self._recalls = self._counter("recall", "Recalls by what answered them.", "source")
@@ -47,8 +53,14 @@ class Metrics:
         self._write_failures = self._counter("write_failures", "Turns whose memories were not written.", "reason")
         self._reloads = self._counter("policy_reloads", "Reloads of the policy folder.", "result")
         self._backups = self._counter("backups", "Daily backups.", "result")
-        self._timeouts = self._counter("policy_timeouts", "Patterns that took too long.", "rule_id")
+        self._timeouts = self._counter("policy_timeouts", "Patterns that took too long.", "pattern")
+        self._swept = self._counter("swept", "Changes that sweeps made.", "step", "result")
         self._usage = self._counter("usage_tokens", "Tokens the provider reported.", "kind", "memory")
+        self._extractor_calls = self._counter(
+            "extractor_calls", "Questions to a model by outcome.", "purpose", "outcome"
+        )
+        self._extractor_tokens = self._counter("extractor_tokens", "Tokens of those questions.", "kind", "model")
+        self._extractor_cost = self._counter("extractor_cost_usd", "Their cost, where the price is known.", "model")
         self._injected = Counter(
             "sidemirror_injected_tokens", "Tokens of memory put into requests.", registry=self.registry
         )
@@ -81,20 +93,32 @@ class Metrics:
         """A call went out with this X-Memory-Status."""
         self._memory_status.of(status).inc()
 
-    def recalls(self, source: str) -> None:
-        """A recall was answered by ``exact`` search, the ``index`` or the ``cache``."""
+    def recalls(self, source: str, owner: str = "") -> None:
+        """A recall was answered by ``exact`` search, the ``index`` or the ``cache``.
+
+        Args:
+            source: Which.
+            owner: Whose it was (`Scope.owner`); counted for /memory/stats only, and never shown at /metrics.
+        """
         self._recalls.of(source).inc()
+        with self._lock:
+            counts = self._recalls_of.pop(owner, None) or dict.fromkeys(RECALL_SOURCES, 0)
+            counts[source] = counts.get(source, 0) + 1
+            self._recalls_of[owner] = counts
+            if len(self._recalls_of) > MAX_OWNERS:
+                self._recalls_of.pop(next(iter(self._recalls_of)))
 
     def recall_seconds(self, duration_s: float) -> None:
         """A recall took this many seconds."""
         self._recall_s.observe(duration_s)
 
-    def recall_counts(self) -> dict[str, int]:
-        """How many recalls each source answered so far, for /memory/stats."""
-        return {
-            source: int(self.registry.get_sample_value("sidemirror_recall_total", {"source": source}) or 0)
-            for source in ("exact", "index", "cache")
-        }
+    def recall_counts(self, owner: str) -> dict[str, int]:
+        """How many of an owner's recalls each source answered since the start, for /memory/stats.
+
+        Of the owners, those whose last recall is the longest ago are dropped past `MAX_OWNERS`: they count anew.
+        """
+        with self._lock:
+            return dict(self._recalls_of.get(owner) or dict.fromkeys(RECALL_SOURCES, 0))
 
     def injected(self, tokens: int) -> None:
         """Memory of this many tokens was put into a request."""
@@ -116,9 +140,14 @@ class Metrics:
         """A daily backup was tried: ``ok`` or ``failed``."""
         self._backups.of(result).inc()
 
-    def policy_timed_out(self, rule_id: str) -> None:
+    def policy_timed_out(self, pattern: str) -> None:
         """A rule's pattern ran into its time limit."""
-        self._timeouts.of(rule_id).inc()
+        self._timeouts.of(pattern[:_PATTERN_CHARS]).inc()
+
+    def swept(self, step: str, changed: int, failed: int) -> None:
+        """A sweep step ended, with so many changes made and failed."""
+        self._swept.of(step, "changed").inc(changed)
+        self._swept.of(step, "failed").inc(failed)
 
     def degraded(self, reasons: Collection[str]) -> None:
         """Say what is degraded now; everything else counts as well again."""
@@ -141,6 +170,23 @@ class Metrics:
         """
         for kind, tokens in usage_tokens(usage or {}).items():
             self._usage.of(kind, "on" if memory else "off").inc(tokens)
+
+    def asked(self, purpose: str, outcome: str) -> None:
+        """A model was asked about memories (``extract``, ``judge``, ``summary``): ``ok``, or why there is no answer."""
+        self._extractor_calls.of(purpose, outcome).inc()
+
+    def extractor_cost(self, model: str, *, input_tokens: int, output_tokens: int, cost_usd: float | None) -> None:
+        """Count what an answer about memories cost.
+
+        Args:
+            model: Its name in config.yaml.
+            input_tokens, output_tokens: As reported, or estimated.
+            cost_usd: In US dollars; None where the price is not known.
+        """
+        self._extractor_tokens.of("input", model).inc(input_tokens)
+        self._extractor_tokens.of("output", model).inc(output_tokens)
+        if cost_usd is not None:
+            self._extractor_cost.of(model).inc(cost_usd)
 
     def render(self) -> bytes:
         """Everything in Prometheus' text format (`CONTENT_TYPE`)."""

@@ -109,7 +109,7 @@ class Conversation:
     @property
     def newest_user(self) -> Message | None:
         """The newest user message."""
-        return next((message for message in reversed(self.messages) if message.role == "user"), None)
+        return _user_before(self.messages)
 
     @property
     def in_tool_loop(self) -> bool:
@@ -121,20 +121,29 @@ class Conversation:
         return last is None or last.role != "user"
 
     @property
-    def link(self) -> str | None:
-        """The session link of the last assistant message; None at a thread's start."""
+    def asked_before(self) -> Message | None:
+        """The user's message before the last assistant message; None where there is none."""
         if self.context is None:
             return None
         index = max(i for i, message in enumerate(self.messages) if message.role == "assistant")
-        return session_link(_user_before(self.messages[:index]), self.context.hash)
+        return _user_before(self.messages[:index])
+
+    @property
+    def link(self) -> str | None:
+        """The session link of the last assistant message; None at a thread's start."""
+        return None if self.context is None else session_link(_hash(self.asked_before), self.context.hash)
 
     def answer_link(self, answer: Answer) -> str:
         """The session link that the answer to this request will have."""
-        return session_link(_user_before(self.messages), answer_hash(answer))
+        return session_link(_hash(_user_before(self.messages)), answer_hash(answer))
 
 
-def _user_before(messages: Sequence[Message]) -> str:
-    return next((message.hash for message in reversed(messages) if message.role == "user"), "")
+def _user_before(messages: Sequence[Message]) -> Message | None:
+    return next((message for message in reversed(messages) if message.role == "user"), None)
+
+
+def _hash(message: Message | None) -> str:
+    return "" if message is None else message.hash
 
 
 def conversation(messages: tuple[Message, ...]) -> Conversation:

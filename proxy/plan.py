@@ -13,18 +13,19 @@ import structlog
 import uuid_utils
 
 from proxy import guard
-from proxy.conflict import Decision, Near, decide
+from proxy.conflict import Decision, Judge, Near, decide
 from proxy.errors import EmbedderError
 from proxy.language import detect
 from proxy.plugs import Embedder, Store
 from proxy.policy.rules import PolicySet
 from proxy.scope import Scope
-from proxy.store.lexical import query_terms
+from proxy.store.lexical import query_terms, terms
 from proxy.types import Draft, Memory, Outcome, Source, Vector
 
 log = structlog.get_logger(__name__)
 _NEAR = 12
-_SAME = 3
+_DEDUPE_AT = 0.95
+_SAME = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Planner:
         policies: Returns the live policy set.
         count_tokens: Tokens of a text.
         clock: Returns now, aware UTC.
+        judge: For a scope, a model's verdict on two texts; None where no model is asked.
     """
 
     def __init__(
@@ -54,12 +56,14 @@ class Planner:
         policies: Callable[[], PolicySet],
         count_tokens: Callable[[str], int],
         clock: Callable[[], datetime],
+        judge: Callable[[Scope], Judge | None] = lambda _scope: None,
     ) -> None:
         self._store = store
         self._embedder = embedder
         self._policies = policies
         self._count = count_tokens
         self._clock = clock
+        self._judge = judge
 
     def plan(
         self,
@@ -70,11 +74,25 @@ class Planner:
         *,
         said: str,
         earlier: Sequence[Plan],
-        without: Sequence[Memory] = (),
+        without: Collection[str] = (),
+        parent_id: str | None = None,
     ) -> Plan:
+        """Decide what a draft becomes.
+
+        Args:
+            scope: Whose.
+            draft: What is proposed.
+            source: Where it came from.
+            valid_from: Since when it holds.
+            said: The text that it was made from.
+            earlier: Plans of the same transaction.
+            without: Ids of memories that are about to go.
+            parent_id: The memory that it follows in its task.
+        """
         safe = self.safe(draft.content)
+        policies = self._policies()
         tool = source.role == "tool"
-        confidence = min(draft.confidence, self._policies().guard.tool_confidence) if tool else draft.confidence
+        confidence = min(draft.confidence, policies.guard.tool_confidence) if tool else draft.confidence
         quarantined = self.quarantined(safe)
         now = self._clock()
         memory = Memory(
@@ -97,13 +115,17 @@ class Planner:
             expires_at=now + timedelta(seconds=draft.ttl_s) if draft.ttl_s is not None else None,
             state="pending" if quarantined else "active",
             source=source,
+            parent_id=parent_id,
             token_estimate=self._count(safe),
         )
         vector = self.vector(safe)
         if quarantined:
             return Plan(Decision("create", None, "it addresses the model"), memory, vector)
-        near = self._near(scope, memory, vector, earlier, {gone.id for gone in without})
-        decision = decide(memory, near, on_conflict=draft.on_conflict, said=said)
+        near = self._near(scope, memory, vector, earlier, without)
+        dedupe_at = policies.retention.rule(memory.memory_type, memory.kind).dedupe_at or _DEDUPE_AT
+        decision = decide(
+            memory, near, on_conflict=draft.on_conflict, said=said, dedupe_at=dedupe_at, judge=self._judge(scope)
+        )
         if decision.action == "supersede" and decision.target is not None and memory.key is None:
             # A correction takes over the slot of what it corrects.
             memory = replace(memory, key=decision.target.key)
@@ -112,11 +134,7 @@ class Planner:
     def _near(
         self, scope: Scope, new: Memory, vector: Vector | None, earlier: Sequence[Plan], without: Collection[str]
     ) -> list[Near]:
-        # A raw turn is only ever merged with the very same words: no likeness need be looked for.
-        likeness, wanted = (None, _SAME) if new.kind == "turn" else (vector, _NEAR)
-        found = self._store.search(scope, likeness, query_terms(new.content), limit=wanted).candidates
-        records = self._store.load(scope, [candidate.row for candidate in found])
-        near = [Near(records[c.row], c.dense) for c in found if c.row in records]
+        near = self._same(scope, new) if new.kind == "turn" else self._alike(scope, new, vector)
         in_slot = [Near(memory, None) for memory in (self._store.by_key(scope, new.key) if new.key else ())]
         pending = [
             Near(plan.memory, None if vector is None or plan.vector is None else float(vector @ plan.vector))
@@ -132,6 +150,15 @@ class Planner:
             # What this scope reads at the same visibility lies in the same partition.
             if one.memory.scope == new.scope and one.memory.id not in superseded and one.memory.id not in without
         ]
+
+    def _same(self, scope: Scope, new: Memory) -> list[Near]:
+        """A raw turn is only ever merged with the very same words: no likeness need be looked for."""
+        return [Near(memory, None) for memory in self._store.holding(scope, terms(new.content), limit=_SAME)]
+
+    def _alike(self, scope: Scope, new: Memory, vector: Vector | None) -> list[Near]:
+        found = self._store.search(scope, vector, query_terms(new.content), limit=_NEAR).candidates
+        records = self._store.load(scope, [candidate.row for candidate in found])
+        return [Near(records[c.row], c.dense) for c in found if c.row in records]
 
     def safe(self, text: str) -> str:
         return guard.guard(text, self._policies().guard_options).text

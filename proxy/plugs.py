@@ -10,16 +10,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
-from proxy.scope import Scope
-from proxy.types import Answer, JournalStatus, Memory, Message, Outcome, Slot, Vector
+from proxy.scope import Scope, TenantScope
+from proxy.types import Answer, JournalStatus, Memory, Message, Outcome, Slot, Source, Vector
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One record that a search leg found.
 
     Args:
@@ -108,6 +107,8 @@ class JournalTurn:
         answer: Set with ``answered``.
         replaces: Hash of the answer message that this one replaces (a regenerated answer); None otherwise.
         user_text: The newest user text, which in a tool loop lies before `new`; guarded.
+        previous: The user's message before `context`, guarded; None at a thread's start.
+        recalled: The memories of `injected`, while this process has them at hand; never stored.
     """
 
     id: str
@@ -125,6 +126,8 @@ class JournalTurn:
     replaces: str | None = None
     user_text: str = ""
     implicit: bool = False
+    previous: Message | None = None
+    recalled: tuple[Memory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,111 @@ class Ledger:
     outcomes: tuple[Outcome, ...] = ()
 
 
+Derivation = Literal["merged", "compressed", "promoted", "reflected"]
+"""How a record came of others: it stands for duplicates or for members that are archived, it lifts a fact out of
+episodes, or it was concluded from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One link between two of a user's records.
+
+    Args:
+        derived: Id of the record that was made, or stands for the other.
+        evidence: Id of the record it was made from.
+        how: In what way.
+    """
+
+    derived: str
+    evidence: str
+    how: Derivation
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """One record as a sweep looks at it.
+
+    Args:
+        memory: The record, in any state.
+        vector: Of the present model; None where there is none.
+        change: What led to its state, e.g. ``created``, ``merged``, ``expired``.
+        again: Session and time of each later message that said the same, oldest first.
+    """
+
+    memory: Memory
+    vector: Vector | None
+    change: str
+    again: tuple[tuple[str, datetime], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All that one user has, whatever the agent, the visibility and the state, in the order it was written.
+
+    Args:
+        scope: The user's, with one of the agents.
+        records: Each once; also what the user shares with the tenant.
+        links: Between them.
+    """
+
+    scope: Scope
+    records: tuple[Surveyed, ...]
+    links: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Where the words of a record were said again.
+
+    Args:
+        session: In which session.
+        message: Hash of the message; empty when it is not known.
+        at: When.
+    """
+
+    session: str
+    message: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """One record with all that belongs to it but its vector, which is made anew: what is exported and imported.
+
+    Args:
+        memory: The record, in any state.
+        change: What led to that state.
+        history: Its former states, oldest first.
+        links: The records that it was made from, or stands for, and how.
+        said_again: Where else the same was said.
+    """
+
+    memory: Memory
+    change: str
+    history: tuple[Version, ...] = ()
+    links: tuple[tuple[str, Derivation], ...] = ()
+    said_again: tuple[Sighting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """The answer to a request with an ``Idempotency-Key``.
+
+    Args:
+        fingerprint: Names that request.
+        status: HTTP status.
+        body: JSON; None once the record in it was forgotten.
+        memory_id: The record whose text is in it, if any.
+        etag: That record's.
+    """
+
+    fingerprint: str
+    status: int
+    body: str | None
+    memory_id: str | None = None
+    etag: str | None = None
+
+
 class Transaction(Protocol):
     """What may be done inside one transaction, on the writer thread. Nothing here commits by itself."""
 
@@ -203,14 +311,56 @@ class Transaction(Protocol):
         """Erase records for good with all that hangs on them, leaving a tombstone without text.
 
         Erased with each: its versions and its chain of superseded ones, other records and journal turns made from the
-        same message, ledger text (there is none), vectors and lexical rows.
+        same messages, duplicates merged into it, what was made from it (summaries, lessons, promoted facts; sweeps make
+        these anew from what is left), ledger text (there is none), vectors and lexical rows. The other members of a
+        summary that goes are active again.
 
         Returns:
             How many active or pending records are gone that the caller named or the cascade reached.
         """
 
-    def touch(self, memory_ids: Collection[str], now: datetime) -> None:
-        """Count one use: access_count + 1, last_accessed_at = now, strength + 0.1 up to 2.0."""
+    def discard(self, scope: Scope, memory_ids: Collection[str]) -> int:
+        """Erase archived records whose time is up, with their versions and what they superseded; nothing else goes with
+        them, and they may be learnt again.
+
+        Returns:
+            How many archived records are gone; those in another state stay.
+        """
+
+    def take_in(self, carried: Carried, vector: Vector | None) -> bool:
+        """Store a record that was exported, as it was, with its history and links.
+
+        Returns:
+            False when this user has a record of that id already; nothing is written then.
+
+        Raises:
+            Forgotten: A tombstone covers its content or its source message.
+            StoreError: The id is somebody else's.
+        """
+
+    def keep_answer(self, scope: Scope, key: str, answer: KeptAnswer, now: datetime, since: datetime) -> None:
+        """Remember the answer to a request of this user's, in place of an older one with the same key, and drop
+        whatever was kept before `since`."""
+
+    def link(self, derived: Memory, evidence: Collection[str], how: Derivation) -> None:
+        """Remember that `derived` was made from, or stands for, these records of the same user."""
+
+    def unlink(self, derived: Memory) -> None:
+        """Drop every link from `derived` to its evidence."""
+
+    def witness(self, memory: Memory, source: Source, now: datetime) -> bool:
+        """Note that a record's words were said again: another session raises its strength by 0.1, up to 2.0; the same
+        session raises nothing.
+
+        Returns:
+            Whether it was said in a session of its own.
+        """
+
+    def keep_note(self, name: str, text: str) -> None:
+        """Remember a word of our own housekeeping, such as when a schedule last ran."""
+
+    def touch(self, scope: Scope, memory_ids: Collection[str], now: datetime) -> None:
+        """Count one use of records that the scope may read: access_count + 1, last_accessed_at = now, strength + 0.1 up to 2.0."""
 
     def mark_seen(self, seen_scope: str, owner: str, messages: Sequence[Message]) -> None:
         """Remember chain hashes (within `seen_scope`) and content hashes (within `owner`), without expiry."""
@@ -250,6 +400,27 @@ class Store(Protocol):
             RequestError: The cursor is not one of ours.
         """
 
+    def list_tenant(self, scope: TenantScope, filters: Filters, *, limit: int, cursor: str | None = None) -> Page:
+        """Records of all users of a tenant, the newest written first: for its administrator only.
+
+        Args:
+            limit: 1–500.
+            cursor: From the page before.
+
+        Raises:
+            RequestError: The cursor is not one of ours.
+        """
+
+    def carried(self, scope: Scope, *, all_agents: bool) -> Iterator[Carried]:
+        """Every record that the scope's user owns, in every state, in the order it was written; read in pages.
+
+        Args:
+            all_agents: Of every agent; else what the scope's agent reads of them.
+        """
+
+    def kept_answer(self, scope: Scope, key: str, *, since: datetime) -> KeptAnswer | None:
+        """The answer to this user's request with a key, when it was kept at `since` or later."""
+
     def history(self, scope: Scope, memory_id: str) -> Sequence[Version]:
         """Every version of the record and of those it superseded, oldest first; empty when unknown."""
 
@@ -263,6 +434,13 @@ class Store(Protocol):
             terms: Lexical terms (`lexical.terms`); empty skips the lexical leg.
             limit: Candidates per leg. Every one returned carries both scores where it has them.
             filters: Narrow the candidates (memory_type, kind, tags, created_*); `state` is always active.
+        """
+
+    def holding(self, scope: Scope, terms: Sequence[str], *, limit: int) -> Sequence[Memory]:
+        """Active records that hold every one of these terms (`lexical.terms`), such as those with the very same text.
+
+        Args:
+            limit: At most so many, ≥ 1.
         """
 
     def load(self, scope: Scope, rows: Collection[int]) -> Mapping[int, Memory]:
@@ -280,11 +458,24 @@ class Store(Protocol):
     def is_forgotten(self, scope: Scope, message_hash: str) -> bool:
         """Whether a tombstone covers what was made from this message."""
 
+    def count(self, scope: Scope) -> int:
+        """How many active and pending records the user has, of any agent."""
+
     def generation(self, scope: Scope) -> str:
         """Changes whenever a record the scope may read changes; part of the recall cache's key."""
 
     def stats(self, scope: Scope) -> Mapping[str, Any]:
         """Counts by memory_type, kind and state, plus how many searches each path answered."""
+
+    # ── sweeps ─────────────────────────────────────────────────────────────────────────────────────────────────
+    def owners(self) -> Iterator[Scope]:
+        """One scope per tenant and user that has records, each with one of the user's agents; read in pages."""
+
+    def survey(self, scope: Scope) -> Survey:
+        """All records that the scope's user owns, of every agent and in every state, with their links."""
+
+    def note(self, name: str) -> str | None:
+        """What `Transaction.keep_note` remembered; None when nothing."""
 
     # ── conversations ──────────────────────────────────────────────────────────────────────────────────────────
     def session_of(self, scope: Scope, link: str) -> str | None:
@@ -292,6 +483,9 @@ class Store(Protocol):
 
     def session(self, scope: Scope) -> SessionInfo | None:
         """What is known of the scope's session."""
+
+    def idle_sessions(self, before: datetime, limit: int) -> Sequence[Scope]:
+        """Sessions last active before `before` with something said since they last ended, the longest idle first."""
 
     def seen(self, seen_scope: str, chains: Sequence[str], *, since: datetime | None = None) -> set[str]:
         """Those of `chains` that were marked seen in `seen_scope`, last at `since` or later."""
@@ -321,8 +515,12 @@ class Store(Protocol):
         """The account of one call of this tenant and user; None when unknown or another's."""
 
     # ── writing ────────────────────────────────────────────────────────────────────────────────────────────────
-    def transact(self, work: Callable[[Transaction], T]) -> Future[T]:
+    def transact(self, work: Callable[[Transaction], T], *, patient: bool = False) -> Future[T]:
         """Run `work` on the writer thread, in a savepoint of the next group commit.
+
+        Args:
+            work: What it does.
+            patient: Nobody's call waits for it: it may be held for a moment, to share a commit with others.
 
         Returns:
             A future that resolves after the commit is on disk; `work`'s exception when it raised (only its own
@@ -354,6 +552,12 @@ class WorkingMemory(Protocol):
 
     def end(self, scope: Scope) -> bool:
         """Delete the session's hash; False when there was none."""
+
+    def idle_sessions(self, before: datetime, limit: int = 100) -> Sequence[Scope]:
+        """Sessions last active before `before`, the longest idle first; they stay listed until ended or claimed."""
+
+    def claim_idle(self, scope: Scope) -> bool:
+        """Take a session off that list, and leave its data to the TTL; True for the one caller that took it."""
 
     def append_step(self, scope: Scope, step: Mapping[str, Any]) -> None:
         """Add one step to the session's task chain."""

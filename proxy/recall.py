@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from proxy import rank
 from proxy.conflict import normal
@@ -48,8 +48,7 @@ class Question:
     in_request: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """A memory with its score and the score's parts.
 
     Args:
@@ -143,21 +142,37 @@ class Recall:
         Raises:
             StoreError: The store cannot be read.
         """
+        hits = self.considered(scope, text, now=now, policies=policies, top_k=top_k, filters=filters)
+        return [hit for hit in hits if hit.left_out is None]
+
+    def considered(
+        self, scope: Scope, text: str, *, now: datetime, policies: PolicySet, top_k: int, filters: Filters | None
+    ) -> list[Hit]:
+        """As `search`, with the candidates that it leaves out, and why; all of them, best first."""
         vector = self._vector(text, [])
         candidates = max(CANDIDATES_PER_LEG, top_k)
         hits, _ = self._score(scope, text, vector, now, policies, candidates, filters)
-        return [hit for hit in hits if hit.memory.confidence >= self._config.min_confidence][:top_k]
+        given, judged = 0, []
+        for hit in hits:
+            if hit.memory.confidence < self._config.min_confidence:
+                judged.append(hit._replace(left_out="confidence below recall.min_confidence"))
+            elif given >= top_k:
+                judged.append(hit._replace(left_out="not among the best top_k"))
+            else:
+                given += 1
+                judged.append(hit)
+        return judged
 
     def _ranked(self, found: Recalled, scope: Scope, question: Question, policies: PolicySet) -> Sequence[Hit]:
         # Whatever is written where the scope reads changes the generation; only expiry comes without a write.
         key = (scope.readable, self._store.generation(scope), policies.hash, question.text)
         kept = self._cache.get(key)
         if kept is not None:
-            self._metrics.recalls("cache")
+            self._metrics.recalls("cache", scope.owner)
             return [hit for hit in kept if hit.memory.expires_at is None or hit.memory.expires_at > question.now]
         vector = self._vector(question.text, found.failures)
         hits, source = self._score(scope, question.text, vector, question.now, policies, CANDIDATES_PER_LEG, None)
-        self._metrics.recalls(source)
+        self._metrics.recalls(source, scope.owner)
         if "embedder" not in found.failures:
             self._cache.put(key, hits)
         return hits
@@ -182,8 +197,8 @@ class Recall:
         memories = self._store.load(scope, [candidate.row for candidate in found])
         bonuses = retrieval.bonus(text, language)
         hits = []
-        for value, candidate in zip(fused, found, strict=True):
-            memory = memories.get(candidate.row)
+        for value, (row, dense, lexical) in zip(fused, found, strict=True):
+            memory = memories.get(row)
             if memory is None:
                 continue
             parts = rank.score(
@@ -195,8 +210,8 @@ class Recall:
                 bonus=bonuses.get(memory.memory_type, 1.0),
             )
             named = {
-                "dense": candidate.dense,
-                "lexical": candidate.lexical,
+                "dense": dense,
+                "lexical": lexical,
                 "fused": parts.fused,
                 "decay": parts.decay,
                 "confidence": parts.confidence,

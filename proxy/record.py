@@ -32,6 +32,9 @@ HOLD_S = 0.045
 _RETRY_S = 1.0
 _RETRY_MAX_S = 30.0
 _FAILURES_KEPT = 1_000
+_DIGITS = 4
+"""They tell all that a figure tells, and halve the ledger."""
+_LONG_PARTS = frozenset({"dense", "lexical", "fused", "decay"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +154,7 @@ class Recorder:
         if not call.caller.writes:
             self._store.ledger_put(ledger)
             return None
-        policies = self._policies()
+        policies, items = self._policies(), set(call.block.items)
         new = tuple(guarded(message, policies) for message in call.talk.new)
         newest = call.talk.newest_user
         in_new = next((message.text for message in reversed(new) if message.role == "user"), None)
@@ -169,6 +172,8 @@ class Recorder:
             injected=tuple(item for item in call.block.items if not item.startswith("slot:")),
             model=call.model,
             user_text=user_text,
+            previous=None if (before := call.talk.asked_before) is None else guarded(before, policies),
+            recalled=tuple(hit.memory for hit in found.recalled.hits if hit.memory.id in items),
         )
         return self._store.journal_open(turn, ledger)
 
@@ -247,6 +252,11 @@ def _guarded_text(text: str, policies: PolicySet) -> str:
 
 
 def _recalled(hit: Hit) -> dict[str, Any]:
-    # Four digits tell all that a figure tells, and halve the ledger.
-    parts = {name: round(value, 4) if isinstance(value, float) else value for name, value in hit.parts.items()}
-    return {"id": hit.memory.id, "score": round(hit.score, 4), "parts": parts, "left_out": hit.left_out}
+    return {
+        "id": hit.memory.id,
+        "score": round(hit.score, _DIGITS),
+        "parts": {
+            name: round(value, _DIGITS) if name in _LONG_PARTS and value else value for name, value in hit.parts.items()
+        },
+        "left_out": hit.left_out,
+    }

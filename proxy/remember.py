@@ -1,46 +1,73 @@
-"""Write-back: one journalled turn, or one explicit write, → memories. It waits, so it runs in the worker's thread.
+"""Write-back: a journalled turn, an event, or an explicit write → memories. It waits, so it runs in write-back's threads.
 
-In: a `JournalTurn`, or a `Draft` from the API. Out: records in the store, slots in working memory, `Outcome`s in the
-ledger. Every new memory is planned (`plan`: guard, conflict step), applied in one transaction and read back.
+In: a `JournalTurn`, an `Event`, or a `Draft` from the API. Out: records in the store, slots in working memory,
+`Outcome`s in the ledger. What is written was drafted (`drafting`: policies, wording), planned (`plan`: guard, conflict
+step), applied in one transaction and read back (`writing`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
-import structlog
-
-from proxy import observe
-from proxy.conflict import Decision, normal
-from proxy.errors import Forgotten, WorkingMemoryUnavailable
+from proxy import forgetting, observe, writing
+from proxy.allotment import Allotment
+from proxy.chain import parent_of
+from proxy.conflict import Judge
+from proxy.drafting import Drafted, Drafting
+from proxy.extractor import Extractor
+from proxy.forgetting import Choice, Forgetting, Spoken
 from proxy.language import detect
 from proxy.metrics import Metrics
+from proxy.notes import Notes
 from proxy.plan import Plan, Planner, outcome_of
 from proxy.plugs import Embedder, JournalTurn, Store, Transaction, WorkingMemory
-from proxy.policy.match import evaluate
 from proxy.policy.rules import PolicySet
 from proxy.scope import Scope
-from proxy.types import Answer, Draft, Event, Memory, Message, Outcome, Slot, SlotWrite, Source, iso
+from proxy.sweeps.restore import restore
+from proxy.types import Answer, Draft, Event, Memory, Message, Outcome, Source
+from proxy.used import used
+from proxy.value import ValueModel
+from proxy.writing import Written
 
-log = structlog.get_logger(__name__)
-_BACKFILL_CONFIDENCE = 0.3
 _LOCKS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """What became of one draft.
+class Helpers:
+    """What write-back may use beside the stores; all of it may be missing.
 
     Args:
-        memory: The record that now holds it; None when it was dropped.
-        outcome: For the ledger.
+        value: The value classifier; None lets every text pass.
+        extractor: Asks models; None leaves it to the rules.
+        judge: A model's verdict on two texts, for the conflict step.
+        zone: `identity.timezone`.
     """
 
-    memory: Memory | None
-    outcome: Outcome
+    value: ValueModel | None = None
+    extractor: Extractor | None = None
+    judge: Callable[[Scope], Judge | None] = lambda _scope: None
+    zone: tzinfo = UTC
+
+
+_ALONE = Helpers()
+
+
+@dataclass(slots=True)
+class _Work:
+    """One transaction's worth of writing, and what is known before it.
+
+    Args:
+        plans: To be applied.
+        choices: What was asked to be forgotten or restored.
+        refused: Drafts that are not written, with the reason.
+    """
+
+    plans: list[Plan]
+    choices: list[Choice]
+    refused: list[Outcome]
 
 
 class Remember:
@@ -55,6 +82,7 @@ class Remember:
         clock: Returns now, aware UTC.
         metrics: Counts what was written.
         idle_s: `session.idle_s`.
+        helpers: What else may be used.
     """
 
     def __init__(
@@ -68,16 +96,25 @@ class Remember:
         metrics: Metrics,
         *,
         idle_s: float = 1800,
+        helpers: Helpers = _ALONE,
     ) -> None:
         self._idle_s = idle_s
         self._store = store
-        self._working = working
         self._policies = policies
         self._count = count_tokens
         self._clock = clock
         self._metrics = metrics
-        self._planner = Planner(store, embedder, policies, count_tokens, clock)
+        self._planner = Planner(store, embedder, policies, count_tokens, clock, helpers.judge)
+        self._drafting = Drafting(store, embedder, helpers.value, helpers.extractor, helpers.zone, metrics)
+        self._forgetting = Forgetting(store, embedder, clock)
+        self._notes = Notes(working, self._planner.safe_value)
+        self._allotment = Allotment()
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
+        self._sum_up_again: Callable[[Scope], object] = lambda _scope: None
+
+    def on_forgotten(self, sum_up_again: Callable[[Scope], object]) -> None:
+        """Name what makes a session's summary anew, after something that was said in it was forgotten."""
+        self._sum_up_again = sum_up_again
 
     def turn(self, turn: JournalTurn) -> tuple[Outcome, ...]:
         """Write the memories of one turn, and close it in the same transaction.
@@ -91,16 +128,46 @@ class Remember:
         Raises:
             StoreError: Nothing was written; the turn stays in the journal.
         """
-        policies = self._policies()
-        with self._lock(turn.scope):
-            fresh = not self._seen(turn)
-            drafts, slots = self._drafts(turn, policies, fresh=fresh)
+        fresh = not self._seen(turn)
+        # Outside the lock: a model may be asked, and whoever writes on purpose must not wait for it.
+        drafted = self._drafting.turn(turn, self._policies(), fresh=fresh)
+        with self.lock(turn.scope):
             # Slots first: writing them again after a failed transaction does no harm, and the ledger has them.
-            filled = [*_of_answer(turn.answer), *self._fill_slots(turn.scope, slots)]
-            written = self._write(turn, drafts, filled)
+            slots = [(slot, event) for slot, event in drafted.slots if not self._forgotten(turn.scope, event)]
+            noted = [*_of_answer(turn.answer), *drafted.notes, *self._notes.fill(turn.scope, slots)]
+            work = self._plan(turn.scope, drafted, turn)
+            written = self._write_turn(turn, work, noted)
         if fresh:
-            self._append_steps(turn, written)
-        outcomes = [*filled, *(one.outcome for one in written)]
+            self._notes.add_steps(turn, [one.memory for one in written if one.memory])
+        for choice in work.choices:
+            if choice.messages and not choice.request.restore:
+                self._notes.clear(turn.scope, choice.messages, for_good=False)
+        outcomes = [*noted, *(one.outcome for one in written)]
+        for outcome in outcomes:
+            self._metrics.written(outcome.action)
+        return tuple(outcomes)
+
+    def happened(self, scope: Scope, event: Event, *, policies: PolicySet | None = None) -> tuple[Outcome, ...]:
+        """Put an event that no turn brought (a session's end, a schedule) before the policies, and write what comes.
+
+        Args:
+            scope: Whose.
+            event: What happened.
+            policies: The set to go by; the live one by default.
+
+        Returns:
+            The outcomes.
+
+        Raises:
+            StoreError: Nothing was written.
+        """
+        drafted = self._drafting.event(scope, event, policies or self._policies())
+        with self.lock(scope):
+            noted = [*drafted.notes, *self._notes.fill(scope, drafted.slots)]
+            work = self._plan(scope, drafted, None)
+            kept = self._store.transact(lambda tx: writing.apply(tx, work.plans, self._clock())).result()
+            written = [writing.read_back(self._store, scope, plan.memory.source.rule or "", plan) for plan in kept]
+        outcomes = [*noted, *work.refused, *(one.outcome for one in written)]
         for outcome in outcomes:
             self._metrics.written(outcome.action)
         return tuple(outcomes)
@@ -124,22 +191,34 @@ class Remember:
             expires_at: Until when, to the instant; the draft's `ttl_s` counts when it is None.
 
         Returns:
-            The record and its outcome.
+            The record and its outcome; no record when the policies' rate is reached, or its text was forgotten.
 
         Raises:
             StoreError: Nothing was written.
         """
         now = self._clock()
-        with self._lock(scope):
+        with self.lock(scope):
+            if (refusal := self._refusal(scope)) is not None:
+                return Written(None, Outcome(draft.rule_id, "dropped", None, refusal))
             plan = self._planner.plan(scope, draft, source, valid_from or now, said=draft.content, earlier=[])
             if expires_at is not None:
                 plan = replace(plan, memory=replace(plan.memory, expires_at=expires_at))
-            self._store.transact(lambda tx: self._apply(tx, [plan])).result()
-            written = self._read_back(scope, draft.rule_id, plan)
+            kept = self._store.transact(lambda tx: writing.apply(tx, [plan], now)).result()
+            if not kept:
+                return Written(None, writing.forgotten(source))
+            written = writing.read_back(self._store, scope, draft.rule_id, plan)
         self._metrics.written(written.outcome.action)
         return written
 
-    def change(self, scope: Scope, memory: Memory, *, expected_version: int | None, change: str = "updated") -> Memory:
+    def change(
+        self,
+        scope: Scope,
+        memory: Memory,
+        *,
+        expected_version: int | None,
+        change: str = "updated",
+        check: Callable[[], None] = lambda: None,
+    ) -> Memory:
         """Replace a record by its next state.
 
         Args:
@@ -147,6 +226,7 @@ class Remember:
             memory: The new state, with `version` still the former one.
             expected_version: The version that the caller read; None to write over any.
             change: Name of the change, for the history.
+            check: Called under the user's lock before anything is written; raises what stands against it.
 
         Returns:
             The record as stored.
@@ -169,18 +249,41 @@ class Remember:
             updated_at=self._clock(),
         )
         vector = self._planner.vector(safe)
-        with self._lock(scope):
+        with self.lock(scope):
+            check()
             self._store.transact(
                 lambda tx: tx.update(following, vector, change=change, expected_version=expected_version)
             ).result()
         return following
 
-    def forget(self, scope: Scope, memory_ids: Sequence[str]) -> int:
+    def restore(self, scope: Scope, memory_id: str) -> Memory | None:
+        """Bring an archived record back into use.
+
+        Args:
+            scope: Whose.
+            memory_id: Which.
+
+        Returns:
+            The record as it is now; None when there is none to read.
+
+        Raises:
+            StoreError: It is not archived, or its slot holds a newer answer.
+        """
+        with self.lock(scope):
+            restored = restore(self._store, scope, memory_id, now=self._clock())
+        if restored is not None:
+            self._metrics.written("restored")
+        return restored
+
+    def forget(
+        self, scope: Scope, memory_ids: Sequence[str], *, check: Callable[[], None] = lambda: None
+    ) -> int:
         """Erase records for good, with all that hangs on them (design §4), from both layers.
 
         Args:
             scope: Whose.
             memory_ids: Which.
+            check: As for `change`.
 
         Returns:
             How many records are gone.
@@ -188,19 +291,20 @@ class Remember:
         Raises:
             StoreError: Nothing was erased.
         """
-        with self._lock(scope):
+        with self.lock(scope):
+            check()
             versions = [one.memory for memory_id in memory_ids for one in self._store.history(scope, memory_id)]
             hashes = {memory.source.message_hash for memory in versions if memory.source.message_hash}
             count = self._store.transact(lambda tx: tx.forget(scope, memory_ids)).result()
-            try:
-                self._working.forget(scope, hashes)
-                self._working.rewrite()
-            except WorkingMemoryUnavailable as error:
-                # What is left there is bound to its TTL; the long-term layer, the source of truth, is clean.
-                log.warning("working_memory_not_cleared", error_type=type(error).__name__)
+            self._notes.clear(scope, hashes, for_good=True)
         self._metrics.written("forgotten")
+        # Who forgets a summary does not want it again.
+        told = (one for one in versions if one.session_id and one.kind != "summary")
+        for session_id, agent_id in {(one.session_id, one.agent_id) for one in told}:
+            self._sum_up_again(Scope(scope.tenant, scope.user_id, agent_id, session_id))
         return count
 
+    # ── planning ───────────────────────────────────────────────────────────────────────────────────────────────
     def _seen(self, turn: JournalTurn) -> bool:
         """Whether these words were worked on before: in this session, or in one that the client did not name."""
         if self._store.seen(turn.seen_scope, [turn.chain]):
@@ -208,180 +312,122 @@ class Remember:
         since = turn.at - timedelta(seconds=self._idle_s)
         return turn.implicit and bool(self._store.seen(turn.scope.owner, [turn.chain], since=since))
 
-    # ── drafts ─────────────────────────────────────────────────────────────────────────────────────────────────
-    def _drafts(
-        self, turn: JournalTurn, policies: PolicySet, *, fresh: bool
-    ) -> tuple[list[tuple[Draft, Event]], list[tuple[SlotWrite, Event]]]:
-        info = self._store.session(turn.scope)
-        happened = observe.events(
-            turn.new if fresh else (),
-            turn.context,
-            turn.answer,
-            at=turn.at,
-            user_id=turn.scope.user_id,
-            agent_id=turn.scope.agent_id,
-            turn=info.turns if info else 1,
-            user_text=turn.user_text,
-        )
-        drafts: list[tuple[Draft, Event]] = []
-        slots: list[tuple[SlotWrite, Event]] = []
-        for event in self._backfill_events(turn) if fresh else ():
-            found = evaluate(policies, event)
-            drafts += [
-                (replace(draft, confidence=min(draft.confidence, _BACKFILL_CONFIDENCE)), event)
-                for draft in found.drafts
-                if draft.kind == "turn"
-            ]
-        echoes: frozenset[str] | None = None
-        for event in happened:
-            found = evaluate(policies, event)
-            if found.drafts and event.role != "user" and echoes is None:
-                echoes = self._injected_texts(turn)
-            drafts += [(draft, event) for draft in found.drafts if not _is_echo(event, draft, echoes or frozenset())]
-            if found.slots and not self._is_forgotten(turn.scope, event.message_hash):
-                slots += [(slot, event) for slot in found.slots]
-        return drafts, slots
+    def _plan(self, scope: Scope, drafted: Drafted, turn: JournalTurn | None) -> _Work:
+        work = _Work([], self._choices(scope, drafted, turn), [])
+        gone = {one.id for one in self._replaced(turn)} if turn else set()
+        gone |= {one.id for choice in work.choices if not choice.request.restore for one in choice.memories}
+        asked_in = {event.message_hash for _, event in drafted.forgets}
+        steps = self._notes.steps(scope) if any(draft.link_parent for draft, _ in drafted.drafts) else ()
+        made: list[tuple[Event, str]] = []
+        for draft, event in drafted.drafts:
+            source = _source(scope, draft, event, turn)
+            if self._forgotten(scope, event):
+                work.refused.append(writing.forgotten(source))
+                continue
+            if _silenced(work.choices, draft, event, asked_in):
+                continue
+            if (refusal := self._refusal(scope)) is not None:
+                work.refused.append(Outcome(draft.rule_id, "dropped", None, refusal))
+                continue
+            plan = self._planner.plan(
+                scope,
+                draft,
+                source,
+                event.at,
+                said=event.text,
+                earlier=work.plans,
+                without=gone,
+                parent_id=parent_of(draft, event, steps, made),
+            )
+            work.plans.append(plan)
+            if event.type == "tool_result":
+                made.append((event, outcome_of(plan).memory_id or plan.memory.id))
+        return work
 
-    def _backfill_events(self, turn: JournalTurn) -> Iterable[Event]:
-        users = [message for message in turn.backfill if message.role == "user"]
-        return observe.events(
-            users,
-            None,
-            None,
-            at=turn.at,
-            user_id=turn.scope.user_id,
-            agent_id=turn.scope.agent_id,
-            turn=0,
-            user_text="",
-        )
+    def _choices(self, scope: Scope, drafted: Drafted, turn: JournalTurn | None) -> list[Choice]:
+        if turn is None:
+            return []
+        said = [message.hash for message in turn.new if message.role == "user"]
+        answer = turn.context.hash if turn.context is not None else None
+        found = []
+        for request, event in drafted.forgets:
+            at = said.index(event.message_hash) if event.message_hash in said else 0
+            before = turn.previous.hash if turn.previous is not None else None
+            spoken = Spoken(event.message_hash, tuple(said[:at]), answer, before)
+            found.append(self._forgetting.plan(scope, request, spoken))
+        return found
 
-    def _injected_texts(self, turn: JournalTurn) -> frozenset[str]:
-        found = (self._store.get(turn.scope, memory_id) for memory_id in turn.injected)
-        return frozenset(normal(memory.content) for memory in found if memory is not None)
-
-    def _of_replaced_answer(self, turn: JournalTurn) -> list[Memory]:
+    def _replaced(self, turn: JournalTurn) -> list[Memory]:
+        """The memories of an answer that this one replaces."""
         if turn.replaces is None or (turn.answer and observe.answer_hash(turn.answer) == turn.replaces):
             return []
         return list(self._store.from_message(turn.scope, turn.replaces))
 
-    # ── writing ────────────────────────────────────────────────────────────────────────────────────────────────
-    def _write(
-        self, turn: JournalTurn, drafts: Sequence[tuple[Draft, Event]], filled: Sequence[Outcome]
-    ) -> list[Written]:
-        gone = self._of_replaced_answer(turn)
-        plans: list[Plan] = []
-        refused: list[Written] = []
-        for draft, event in drafts:
-            source = Source(
-                role=event.role,
-                session=turn.scope.session_id,
-                request=turn.id,
-                message_hash=event.message_hash,
-                tool=event.tool or None,
-                rule=draft.rule_id,
-                policy_hash=draft.policy_hash,
-            )
-            if self._is_forgotten(turn.scope, source.message_hash):
-                refused.append(Written(None, _forgotten(source)))
-                continue
-            plans.append(
-                self._planner.plan(turn.scope, draft, source, turn.at, said=event.text, earlier=plans, without=gone)
-            )
-        messages: list[Message] = [*turn.backfill, *turn.new]
+    def _forgotten(self, scope: Scope, event: Event) -> bool:
+        """Whether a tombstone covers what was made from this message."""
+        return event.message_hash is not None and self._store.is_forgotten(scope, event.message_hash)
 
-        def work(tx: Transaction) -> list[Plan]:
+    def _refusal(self, scope: Scope) -> str | None:
+        rate = self._policies().guard.rate
+        owner = scope.partition("user")
+        return self._allotment.refusal(owner, rate, self._clock(), lambda: self._store.count(scope))
+
+    # ── writing ────────────────────────────────────────────────────────────────────────────────────────────────
+    def _write_turn(self, turn: JournalTurn, work: _Work, noted: Sequence[Outcome]) -> list[Written]:
+        messages: list[Message] = [*turn.backfill, *turn.new]
+        gone, drawn_on = self._replaced(turn), self._drawn_on(turn)
+
+        def commit(tx: Transaction) -> tuple[list[Plan], list[Outcome]]:
             now = self._clock()
             for old in gone:
                 tx.update(replace(old, state="archived", updated_at=now), None, change="answer replaced")
-            kept = self._apply(tx, plans)
+            chosen = [one for choice in work.choices for one in forgetting.apply(tx, turn.scope, choice, now)]
+            kept = writing.apply(tx, work.plans, now)
+            if drawn_on:
+                tx.touch(turn.scope, drawn_on, now)
             tx.mark_seen(turn.seen_scope, turn.scope.owner, messages)
             if turn.implicit:
                 tx.mark_seen(turn.scope.owner, turn.scope.owner, messages)
             stored = {plan.memory.id for plan in kept}
-            outcomes = [
-                outcome_of(plan) if plan.memory.id in stored else _forgotten(plan.memory.source) for plan in plans
-            ]
-            tx.journal_done(turn.id, "done", [*filled, *outcomes, *(one.outcome for one in refused)])
-            return kept
+            lost = [writing.forgotten(plan.memory.source) for plan in work.plans if plan.memory.id not in stored]
+            outcomes = [*chosen, *work.refused, *lost]
+            tx.journal_done(turn.id, "done", [*noted, *(outcome_of(plan) for plan in kept), *outcomes])
+            return kept, outcomes
 
-        kept = self._store.transact(work).result()
-        stored = {plan.memory.id for plan in kept}
-        refused += [Written(None, _forgotten(plan.memory.source)) for plan in plans if plan.memory.id not in stored]
-        return [self._read_back(turn.scope, plan.memory.source.rule or "", plan) for plan in kept] + refused
+        # Nobody's call waits for it.
+        kept, outcomes = self._store.transact(commit, patient=True).result()
+        read = [writing.read_back(self._store, turn.scope, plan.memory.source.rule or "", plan) for plan in kept]
+        return [*read, *(Written(None, outcome) for outcome in outcomes)]
 
-    def _is_forgotten(self, scope: Scope, message_hash: str | None) -> bool:
-        """Whether a tombstone covers what was made from this message."""
-        return message_hash is not None and self._store.is_forgotten(scope, message_hash)
-
-    def _apply(self, tx: Transaction, plans: Sequence[Plan]) -> list[Plan]:
-        """Write the plans; those whose text was forgotten are left out, and the others go on.
-
-        Returns:
-            What was written or merged.
-        """
-        kept: list[Plan] = []
-        refused: set[str] = set()
-        for plan in plans:
-            target = plan.decision.target
-            # What would join or replace a memory of this very turn that was refused stands alone, or goes with it.
-            alone = target is not None and target.id in refused
-            try:
-                if plan.decision.action == "supersede" and target is not None and not alone:
-                    tx.supersede(target, plan.memory, plan.vector)
-                elif plan.decision.action != "merge" or alone:
-                    tx.insert(plan.memory, plan.vector)
-            except Forgotten:
-                refused.add(plan.memory.id)
-                continue
-            kept.append(replace(plan, decision=Decision("create", None, "new")) if alone else plan)
-        return kept
-
-    def _read_back(self, scope: Scope, rule_id: str, plan: Plan) -> Written:
-        """A write counts when it can be read (trap 36)."""
-        wanted = plan.decision.target if plan.decision.action == "merge" else plan.memory
-        stored = self._store.get(scope, wanted.id) if wanted else None
-        if stored is None or (plan.decision.action != "merge" and stored.content != plan.memory.content):
-            log.error("write_not_read_back", rule_id=rule_id)
-            return Written(None, Outcome(rule_id, "failed", None, "the record could not be read back"))
-        return Written(stored, replace(outcome_of(plan), rule_id=rule_id))
-
-    def _fill_slots(self, scope: Scope, slots: Sequence[tuple[SlotWrite, Event]]) -> list[Outcome]:
-        if not slots:
+    def _drawn_on(self, turn: JournalTurn) -> list[str]:
+        """The injected memories that the answer used."""
+        if not turn.injected or turn.answer is None or turn.answer.status != "complete" or not turn.answer.text:
             return []
-        filled = [
-            Slot(one.name, self._planner.safe_value(one.value), event.at, one.rule_id, event.message_hash)
-            for one, event in slots
+        memories = turn.recalled or [
+            memory for one in turn.injected if (memory := self._store.get(turn.scope, one)) is not None
         ]
-        ttl_s = next((one.ttl_s for one, _ in slots if one.ttl_s is not None), None)
-        try:
-            self._working.put(scope, filled, ttl_s=ttl_s)
-        except WorkingMemoryUnavailable as error:
-            return [Outcome(one.rule_id, "failed", one.name, str(error)) for one, _ in slots]
-        return [Outcome(one.rule_id, "slot", one.name, "filled") for one, _ in slots]
+        return used(turn.answer.text, turn.user_text, memories)
 
-    def _append_steps(self, turn: JournalTurn, written: Sequence[Written]) -> None:
-        """The task chain: which tools ran, how they ended, and which memories came of it."""
-        made = {one.memory.source.message_hash: one.memory.id for one in written if one.memory}
-        calls = {call.id: call for call in (turn.context.tool_calls if turn.context else ())}
-        try:
-            for message in turn.new:
-                if message.role == "tool":
-                    call = calls.get(message.tool_call_id or "")
-                    step = {
-                        "tool": call.name if call else message.name,
-                        "tool_call_id": message.tool_call_id,
-                        "status": observe.tool_status(message.text, observe.parsed(message.text)),
-                        "request_id": turn.id,
-                        "memory_id": made.get(message.hash),
-                        "message_hash": message.hash,
-                        "at": iso(turn.at),
-                    }
-                    self._working.append_step(turn.scope, step)
-        except WorkingMemoryUnavailable as error:
-            log.warning("task_chain_not_kept", error_type=type(error).__name__)
-
-    def _lock(self, scope: Scope) -> threading.Lock:
+    def lock(self, scope: Scope) -> threading.Lock:
+        """What a user's writes follow one another by; whoever else decides upon that user's memories holds it too."""
         return self._locks[hash((scope.tenant, scope.user_id)) % _LOCKS]
+
+
+def _source(scope: Scope, draft: Draft, event: Event, turn: JournalTurn | None) -> Source:
+    return Source(
+        role=event.role,
+        session=scope.session_id,
+        request=turn.id if turn else None,
+        message_hash=event.message_hash,
+        tool=event.tool or None,
+        rule=draft.rule_id,
+        policy_hash=draft.policy_hash,
+    )
+
+
+def _silenced(choices: Sequence[Choice], draft: Draft, event: Event, asked_in: set[str | None]) -> bool:
+    asking = event.message_hash if event.message_hash in asked_in else None
+    return any(forgetting.silences(choice, draft, event.message_hash, asking) for choice in choices)
 
 
 def _of_answer(answer: Answer | None) -> list[Outcome]:
@@ -393,15 +439,3 @@ def _of_answer(answer: Answer | None) -> list[Outcome]:
     if answer is None or answer.status not in reasons:
         return []
     return [Outcome("", answer.status, None, reasons[answer.status])]
-
-
-def _forgotten(source: Source) -> Outcome:
-    return Outcome(source.rule or "", "dropped", None, "it was forgotten")
-
-
-def _is_echo(event: Event, draft: Draft, injected: frozenset[str]) -> bool:
-    """Whether a draft only says again what was recalled (traps 13, 14); a user's own words are never an echo."""
-    if event.role == "user" or not injected:
-        return False
-    said = normal(draft.content)
-    return any(text in said or said in text for text in injected if text)

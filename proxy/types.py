@@ -18,7 +18,9 @@ Visibility = Literal["session", "agent", "user", "shared"]
 State = Literal["active", "pending", "superseded", "archived", "forgotten"]
 Language = Literal["zh", "en", "other"]
 OnConflict = Literal["supersede", "version", "merge", "keep_both"]
-EventType = Literal["request", "user_message", "assistant_message", "tool_result", "turn_end", "session_end"]
+EventType = Literal[
+    "request", "user_message", "assistant_message", "tool_result", "turn_end", "session_end", "schedule"
+]
 ToolStatus = Literal["ok", "error"]
 AnswerStatus = Literal["complete", "aborted", "failed"]
 JournalStatus = Literal["open", "answered", "done", "failed"]
@@ -189,7 +191,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A memory that a rule proposes, before guard, value check and conflict step."""
+    """A memory that a rule proposes, before guard, value check and conflict step.
+
+    `as_said` is for words that are to stay as they were said.
+    """
 
     rule_id: str
     policy_hash: str
@@ -204,6 +209,7 @@ class Draft:
     ttl_s: float | None = None
     on_conflict: OnConflict = "keep_both"
     link_parent: bool = False
+    as_said: bool = False
 
 
 @dataclass(frozen=True, slots=True)

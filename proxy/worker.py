@@ -1,4 +1,4 @@
-"""The worker: takes journalled turns off the hot path and has their memories written, in a thread of its own.
+"""The worker: takes journalled turns off the hot path and has their memories written, in threads of its own.
 
 In: `JournalTurn`s from the pipeline, and at start those that the journal still holds. Out: nothing; the ledger tells.
 A turn that fails is tried again; one that keeps failing is closed as failed, with the reason, and never blocks others.
@@ -34,13 +34,14 @@ class _Job:
 
 
 class Worker:
-    """Works turns off one after another, in the order they were answered.
+    """Works each user's turns off one after another, in the order they were answered.
 
     Args:
         store: Holds the journal.
         handle: Writes the memories of a turn (`Remember.turn`); runs in a thread.
         metrics: Counts failures.
         retry_s: Between two tries, seconds.
+        lanes: How many users' turns are worked on at a time: where a model is asked, one must not wait for another's.
     """
 
     def __init__(
@@ -50,13 +51,14 @@ class Worker:
         metrics: Metrics,
         *,
         retry_s: float = _RETRY_S,
+        lanes: int = 1,
     ) -> None:
         self._store = store
         self._handle = handle
         self._metrics = metrics
         self._retry_s = retry_s
-        self._queue: asyncio.Queue[_Job] = asyncio.Queue()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="write-back")
+        self._lanes = [asyncio.Queue[_Job]() for _ in range(lanes)]
+        self._threads = ThreadPoolExecutor(lanes, thread_name_prefix="write-back")
         self._retries: set[asyncio.TimerHandle] = set()
         # Turns handed over before the journal could be read, which names most of them too; None from then on.
         self._early: list[JournalTurn] | None = []
@@ -66,27 +68,37 @@ class Worker:
         if self._early is not None:
             self._early.append(turn)
         else:
-            self._queue.put_nowait(_Job(turn))
+            self._put(_Job(turn))
+
+    def _put(self, job: _Job) -> None:
+        scope = job.turn.scope
+        self._lanes[hash((scope.tenant, scope.user_id)) % len(self._lanes)].put_nowait(job)
 
     async def run(self) -> None:
         """Work until cancelled; starts with what the journal holds from before."""
         try:
             await self._take_up()
-            while True:
-                job = await self._queue.get()
-                await self._work(job)
-                self._queue.task_done()
+            async with asyncio.TaskGroup() as group:
+                for lane in self._lanes:
+                    group.create_task(self._keep_working(lane))
         finally:
             for timer in self._retries:
                 timer.cancel()
 
+    async def _keep_working(self, lane: asyncio.Queue[_Job]) -> None:
+        while True:
+            job = await lane.get()
+            await self._work(job)
+            lane.task_done()
+
     async def drain(self) -> None:
         """Wait until everything queued so far is written."""
-        await self._queue.join()
+        for lane in self._lanes:
+            await lane.join()
 
     def close(self) -> None:
-        """Let the thread go; what is unfinished stays in the journal."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        """Let the threads go; what is unfinished stays in the journal."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
 
     async def _take_up(self) -> None:
         found: list[JournalTurn] = []
@@ -117,7 +129,7 @@ class Worker:
         loop, tries = asyncio.get_running_loop(), 0
         while True:
             try:
-                return await loop.run_in_executor(self._thread, work)
+                return await loop.run_in_executor(self._threads, work)
             except StoreUnavailable as error:
                 tries += 1
                 # A store that is well refuses only this turn, for which nobody else is to wait.
@@ -130,7 +142,7 @@ class Worker:
     def _again(self, job: _Job) -> None:
         def put() -> None:
             self._retries.discard(timer)
-            self._queue.put_nowait(job)
+            self._put(job)
 
         timer = asyncio.get_running_loop().call_later(self._retry_s, put)
         self._retries.add(timer)

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from tests.running import Running, running
@@ -16,6 +17,14 @@ from tests.scripted import Lane, ScriptedUpstream
 # finds is in the change; elsewhere every run tries others.
 settings.register_profile("sidemirror", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("sidemirror")
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """Commands run in this process set up logging; the next test gets it as it was."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ from proxy.backup.archive import Backup
 from proxy.errors import SidemirrorError
 from proxy.store.data_dir import claimed
 from proxy.store.database_copy import read_rows
+from proxy.store.health import SCHEMA_VERSION
 from proxy.types import Vector
 from tests.calls import Memories, tell
 from tests.installations import ADA, Installation, embedded, installed, now, put_slots, slots_of
@@ -263,7 +264,7 @@ class TestWholeOrNotAtAll:
         self, here: Installation, backup: Backup
     ) -> None:
         path = backup.path / archive.MANIFEST
-        path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 99'))
+        path.write_text(path.read_text().replace(f'"schema_version": {SCHEMA_VERSION}', '"schema_version": 99'))
         with pytest.raises(SidemirrorError, match=r"holds schema 99, .* use version "):
             archive.verify(archive.open_backup(backup.path), quiet)
 

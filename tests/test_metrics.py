@@ -47,7 +47,7 @@ def test_every_event_is_counted_under_its_documented_name() -> None:
     assert value(metrics, "write_failures_total", reason="StoreUnavailable") == 1
     assert value(metrics, "policy_reloads_total", result="refused") == 1
     assert value(metrics, "backups_total", result="failed") == 1
-    assert value(metrics, "policy_timeouts_total", rule_id="preference-stated") == 1
+    assert value(metrics, "policy_timeouts_total", pattern="preference-stated") == 1
     assert value(metrics, "upstream_seconds_sum") == 0.7
 
 
@@ -98,7 +98,7 @@ def test_label_values_past_the_limit_are_counted_together() -> None:
         metrics.policy_timed_out(f"rule-{number}")
     names = [labels for name, labels in samples(metrics) if name == "sidemirror_policy_timeouts_total"]
     assert len(names) == MAX_CHILDREN + 1
-    assert value(metrics, "policy_timeouts_total", rule_id="other") == 50
+    assert value(metrics, "policy_timeouts_total", pattern="other") == 50
 
 
 def test_two_values_count_apart() -> None:

@@ -16,7 +16,7 @@ from proxy.errors import RequestError, StoreError, VersionConflict
 from proxy.observe import answer_hash
 from proxy.plugs import Filters, JournalTurn, Ledger, Store, Transaction
 from proxy.scope import Scope
-from proxy.store.lexical import query_terms
+from proxy.store.lexical import query_terms, terms
 from proxy.store.sqlite import SqliteStore
 from proxy.types import Answer, Memory, Outcome, ToolCall
 from tests.store_samples import (
@@ -469,7 +469,10 @@ def test_superseding_links_both_ways_and_tells_one_story(store: Store) -> None:
 def test_use_strengthens_up_to_two(store: Store) -> None:
     one, other = memory("a"), memory("b", strength=1.95)
     put(store, one, other)
-    do(store, lambda tx: tx.touch([one.id, other.id, "unknown"], later(3)))
+    foreign = memory("c", BOB)
+    put(store, foreign)
+    do(store, lambda tx: tx.touch(ALICE, [one.id, other.id, foreign.id, "unknown"], later(3)))
+    assert store.get(BOB, foreign.id) == foreign
     used, capped = store.get(ALICE, one.id), store.get(ALICE, other.id)
     assert used == replace(one, access_count=1, strength=1.1, last_accessed_at=later(3))
     assert capped is not None
@@ -859,3 +862,22 @@ def test_a_closed_store_refuses_with_a_reason(store: Store) -> None:
     with pytest.raises(StoreError, match="closed"):
         store.transact(lambda tx: None).result(10)
     store.close()
+
+
+def test_holding_finds_the_records_with_every_term_in_any_scope_size(store: Store) -> None:
+    put(store, memory("green tea with milk"), memory("green tea"), memory("tea with milk"), memory("我喜欢绿茶"))
+    put(store, memory("green tea with milk", BOB))
+    assert {one.content for one in store.holding(ALICE, ["green", "tea"], limit=9)} == {
+        "green tea with milk",
+        "green tea",
+    }
+    assert [one.content for one in store.holding(ALICE, terms("我喜欢绿茶"), limit=9)] == ["我喜欢绿茶"]
+    assert len(store.holding(ALICE, ["tea"], limit=2)) == 2
+    assert store.holding(ALICE, ["green", "coffee"], limit=9) == ()
+    assert store.holding(ALICE, [], limit=9) == ()
+
+
+def test_holding_asks_the_index_of_a_scope_too_large_for_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.store.term_maps.MOST_RECORDS", 1)
+    put(store, memory("green tea"), memory("black tea"), memory("green milk"))
+    assert [one.content for one in store.holding(ALICE, ["green", "tea"], limit=9)] == ["green tea"]

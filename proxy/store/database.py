@@ -61,6 +61,9 @@ def _make(connection: sqlite3.Connection) -> None:
             connection.execute(_META["set_meta"], {"name": _TERMS, "value": lexical.VERSION})
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        for name in ("survey", "idempotency"):
+            for statement in _statements(queries.load(name)["take_up"]):
+                connection.execute(statement)
         connection.execute("COMMIT")
     except sqlite3.Error:
         if connection.in_transaction:

@@ -52,7 +52,7 @@ def open_turn(connection: sqlite3.Connection, turn: JournalTurn, ledger: Ledger,
         elif status == "open":
             connection.execute(_SQL["share"], {"id": known_id, "boot": boot})
         result = replace(turn, id=known_id, replaces=answer_hash or replaces)
-    connection.execute(_SQL["ledger_open"], {**_ledger_row(ledger), "turn": result.id})
+    _put_ledger(connection, "ledger_open", ledger, result.id)
     return result
 
 
@@ -110,41 +110,47 @@ def _close_ledger(connection: sqlite3.Connection, turn_id: str, status: str, out
 
 def put_ledger(connection: sqlite3.Connection, ledger: Ledger) -> None:
     """See `Store.ledger_put`."""
-    connection.execute(_SQL["ledger_put"], _ledger_row(ledger))
+    _put_ledger(connection, "ledger_put", ledger, None)
 
 
 def prune(connection: sqlite3.Connection, now: datetime) -> None:
     """Drop ledger entries and finished turns older than 30 days."""
     before = {"before": (now - KEPT).timestamp()}
-    connection.execute(_SQL["prune_ledger"], before)
+    (seq,) = connection.execute(_SQL["kept_from"], before).fetchone()
+    connection.execute(_SQL["prune_recalls"], {"seq": seq})
+    connection.execute(_SQL["prune_ledger"], {"seq": seq})
     connection.execute(_SQL["prune_journal"], before)
 
 
 def _header(turn: JournalTurn) -> str:
-    scope = turn.scope
-    whose = [scope.tenant, scope.user_id, scope.agent_id, scope.session_id]
     named = {"injected": turn.injected, "model": turn.model, "implicit": turn.implicit}
-    return records.dumps({"scope": whose, **named})
+    return records.dumps({"scope": _whose(turn.scope), **named})
+
+
+def _whose(scope: Scope) -> list[str | None]:
+    return [scope.tenant, scope.user_id, scope.agent_id, scope.session_id]
 
 
 def _body(turn: JournalTurn) -> str:
     said = {"new": turn.new, "backfill": turn.backfill, "context": turn.context, "user_text": turn.user_text}
-    return records.dumps(said)
+    return records.dumps({**said, "previous": turn.previous})
 
 
-def _ledger_row(ledger: Ledger) -> dict[str, Any]:
-    return {
+def _put_ledger(connection: sqlite3.Connection, query: str, ledger: Ledger, turn: str | None) -> None:
+    row = {
         "id": ledger.id,
-        "turn": None,
+        "turn": turn,
         "owner": ledger.scope.partition("user"),
         "at": ledger.at.timestamp(),
-        "scope": records.dumps(ledger.scope),
+        "scope": records.dumps(_whose(ledger.scope)),
         "status": ledger.status,
-        "recalled": records.dumps(ledger.recalled),
-        "injected": records.dumps(ledger.injected),
         "written_status": ledger.written_status,
         "outcomes": records.dumps(ledger.outcomes),
     }
+    stored = connection.execute(_SQL[query], row).fetchone()
+    if stored is not None:
+        bulk = {"recalled": records.dumps(ledger.recalled), "injected": records.dumps(ledger.injected)}
+        connection.execute(_SQL["recall_put"], {"seq": stored[0], **bulk})
 
 
 # ── reading ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -174,6 +180,7 @@ def _turn(row: tuple[Any, ...]) -> JournalTurn:
         answer=Answer(status="aborted") if status == "open" else _answer(orjson.loads(answer)),
         replaces=replaces,
         user_text=body["user_text"],
+        previous=None if body["previous"] is None else _message(body["previous"]),
         implicit=header["implicit"],
     )
 
@@ -198,7 +205,7 @@ def ledger(readers: Readers, scope: Scope, request_id: str) -> Ledger | None:
     id_, whose, at, status, recalled, injected, written_status, outcomes = row
     return Ledger(
         id=id_,
-        scope=Scope(**orjson.loads(whose)),
+        scope=Scope(*orjson.loads(whose)),
         at=records.moment(at),
         status=status,
         recalled=tuple(orjson.loads(recalled)),

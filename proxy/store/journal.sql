@@ -47,26 +47,39 @@ SELECT id, seen_scope, chain, at, status, header, body, answer, replaces FROM jo
 WHERE seq = :seq AND status IN ('open', 'answered') AND (status = 'answered' OR boot <> :boot);
 
 -- name: ledger_open
-INSERT INTO ledger (id, turn, owner, at, scope, status, recalled, injected, written_status, outcomes)
-VALUES (:id, :turn, :owner, :at, :scope, :status, :recalled, :injected, :written_status, :outcomes)
-ON CONFLICT (id) DO NOTHING;
+INSERT INTO ledger (id, turn, owner, at, scope, status, written_status, outcomes)
+VALUES (:id, :turn, :owner, :at, :scope, :status, :written_status, :outcomes)
+ON CONFLICT (id) DO NOTHING
+RETURNING seq;
 
 -- name: ledger_put
-INSERT INTO ledger (id, turn, owner, at, scope, status, recalled, injected, written_status, outcomes)
-VALUES (:id, :turn, :owner, :at, :scope, :status, :recalled, :injected, :written_status, :outcomes)
+INSERT INTO ledger (id, turn, owner, at, scope, status, written_status, outcomes)
+VALUES (:id, :turn, :owner, :at, :scope, :status, :written_status, :outcomes)
 ON CONFLICT (id) DO UPDATE SET
-  status = excluded.status, recalled = excluded.recalled, injected = excluded.injected,
-  written_status = excluded.written_status, outcomes = excluded.outcomes
-WHERE owner = excluded.owner;
+  status = excluded.status, written_status = excluded.written_status, outcomes = excluded.outcomes
+WHERE owner = excluded.owner
+RETURNING seq;
+
+-- name: recall_put
+INSERT INTO recalls (seq, recalled, injected) VALUES (:seq, :recalled, :injected)
+ON CONFLICT (seq) DO UPDATE SET recalled = excluded.recalled, injected = excluded.injected;
 
 -- name: ledger_close
 UPDATE ledger SET written_status = :written_status, outcomes = :outcomes WHERE turn = :turn AND written_status = 'queued';
 
 -- name: ledger
-SELECT id, scope, at, status, recalled, injected, written_status, outcomes FROM ledger WHERE id = :id AND owner = :owner;
+SELECT id, scope, at, status, recalled, injected, written_status, outcomes FROM ledger JOIN recalls USING (seq)
+WHERE id = :id AND owner = :owner;
+
+-- name: kept_from
+-- Entries come in the order of time: this walks over those that go, and no further.
+SELECT coalesce((SELECT seq FROM ledger WHERE at >= :before ORDER BY seq LIMIT 1), 9223372036854775807);
+
+-- name: prune_recalls
+DELETE FROM recalls WHERE seq < :seq;
 
 -- name: prune_ledger
-DELETE FROM ledger WHERE at < :before;
+DELETE FROM ledger WHERE seq < :seq;
 
 -- name: prune_journal
 DELETE FROM journal WHERE at < :before AND status IN ('done', 'failed');

@@ -22,6 +22,16 @@ _SQL = queries.load("listing")
 _OPEN = Filters(state=None)
 
 
+def check_limit(limit: int) -> None:
+    """Refuse a page that is empty or too large.
+
+    Raises:
+        RequestError: It is.
+    """
+    if not 1 <= limit <= MAX_LIMIT:
+        raise RequestError(f"limit is {limit}; give 1 to {MAX_LIMIT}", code="invalid_limit", param="limit")
+
+
 def narrowed(sql: str, filters: Filters, cursor: str | None = None) -> tuple[str, dict[str, Any]]:
     """A query with the conditions of the filters in use.
 
@@ -75,8 +85,13 @@ def _cursor_keys(cursor: str) -> dict[str, Any]:
         at, id_ = orjson.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         return {"before_at": float(at), "before_id": str(id_)}
     except (ValueError, TypeError, binascii.Error) as error:
-        raise RequestError(
-            "cursor is not one of ours; take next_cursor of the page before, or leave it out",
-            code="invalid_cursor",
-            param="cursor",
-        ) from error
+        raise foreign_cursor() from error
+
+
+def foreign_cursor() -> RequestError:
+    """What is answered to a cursor that is none of ours."""
+    return RequestError(
+        "cursor is not one of ours; take next_cursor of the page before, or leave it out",
+        code="invalid_cursor",
+        param="cursor",
+    )

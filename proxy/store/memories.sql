@@ -20,20 +20,8 @@ ORDER BY at DESC, named DESC;
 SELECT group_concat(row) FROM memories WHERE partition IN (:agent, :user, :shared) AND state = 'active' {and};
 
 -- name: recent
--- One ordered index walk per partition: a session of ten thousand episodes costs no more than one of ten.
-SELECT * FROM (
-  SELECT * FROM (
-    SELECT * FROM records
-    WHERE partition = :agent AND state = 'active' AND memory_type = :memory_type AND (expires_at IS NULL OR expires_at > :now)
-    ORDER BY valid_from DESC LIMIT :limit)
-  UNION ALL SELECT * FROM (
-    SELECT * FROM records
-    WHERE partition = :user AND state = 'active' AND memory_type = :memory_type AND (expires_at IS NULL OR expires_at > :now)
-    ORDER BY valid_from DESC LIMIT :limit)
-  UNION ALL SELECT * FROM (
-    SELECT * FROM records
-    WHERE partition = :shared AND state = 'active' AND memory_type = :memory_type AND (expires_at IS NULL OR expires_at > :now)
-    ORDER BY valid_from DESC LIMIT :limit))
+SELECT * FROM records
+WHERE partition = :partition AND state = 'active' AND memory_type = :memory_type AND (expires_at IS NULL OR expires_at > :now)
 ORDER BY valid_from DESC, row DESC LIMIT :limit;
 
 -- name: by_key
@@ -117,11 +105,17 @@ INSERT INTO versions (id, change, at, state) VALUES (:id, :change, :at, :state);
 SELECT term, doc FROM temp.fts_terms WHERE term >= :from AND term < :to;
 
 -- name: rows_of
-SELECT row FROM memories WHERE id IN (SELECT value FROM json_each(:ids))
+SELECT row, partition FROM memories
+WHERE id IN (SELECT value FROM json_each(:ids)) AND partition IN (:agent, :user, :shared);
+
+-- name: count
+SELECT count(*) FROM memories
+WHERE partition IN (SELECT :user UNION SELECT owner FROM owners WHERE user_owner = :user)
+  AND state IN ('active', 'pending');
 
 -- name: touch
 UPDATE memories SET access_count = access_count + 1, last_accessed_at = :now, strength = min(2.0, strength + 0.1)
-WHERE id IN (SELECT value FROM json_each(:ids));
+WHERE id IN (SELECT value FROM json_each(:ids)) AND partition IN (:agent, :user, :shared);
 
 -- name: add_terms
 INSERT INTO fts (rowid, terms) VALUES (:row, :terms);

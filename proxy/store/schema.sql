@@ -131,12 +131,16 @@ CREATE TABLE ledger (
   at             REAL NOT NULL,
   scope          TEXT NOT NULL,
   status         TEXT NOT NULL,
-  recalled       TEXT NOT NULL,
-  injected       TEXT NOT NULL,
   written_status TEXT NOT NULL,
   outcomes       TEXT NOT NULL
 );
 CREATE INDEX ledger_turn ON ledger (turn) WHERE turn IS NOT NULL;
-CREATE INDEX ledger_at ON ledger (at);
+
+-- The bulky part of a ledger entry, written once; apart, so that closing an entry does not write it again.
+CREATE TABLE recalls (
+  seq      INTEGER PRIMARY KEY,             -- ledger.seq
+  recalled TEXT NOT NULL,
+  injected TEXT NOT NULL
+);
 
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

@@ -18,21 +18,36 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from proxy.errors import RequestError, StoreError, StoreUnavailable
+from proxy.errors import StoreError, StoreUnavailable
 from proxy.plugs import (
+    Carried,
     Filters,
     Found,
     JournalTurn,
+    KeptAnswer,
     Ledger,
     Page,
     SearchSource,
     SessionInfo,
     Store,
+    Survey,
     Transaction,
     Version,
 )
-from proxy.scope import Scope
-from proxy.store import conversations, database, forget, journal, listing, queries, records
+from proxy.scope import Scope, TenantScope
+from proxy.store import (
+    conversations,
+    database,
+    forget,
+    idempotency,
+    idle,
+    journal,
+    listing,
+    queries,
+    records,
+    survey,
+    transfer,
+)
 from proxy.store.contents import Contents
 from proxy.store.generations import Generations
 from proxy.store.health import Health
@@ -41,6 +56,7 @@ from proxy.store.kept import KeptRecords
 from proxy.store.partition import pack
 from proxy.store.postings import Postings, Rows
 from proxy.store.readers import HALF_PAIR, Readers
+from proxy.store.recents import MOST, Recent, Recents, newest_first
 from proxy.store.search import find
 from proxy.store.transaction import SqliteTransaction, Surroundings, partitions
 from proxy.store.vectors import VectorIndex
@@ -87,8 +103,9 @@ class SqliteStore(Store):
         self._index = VectorIndex(self._contents, files, dimension, exact_below)
         self._postings = Postings(self._readers)
         self._kept = KeptRecords()
+        self._recents = Recents()
         self._around = Surroundings(
-            fingerprint, dimension, self._index, self._postings, self._generations, self._kept, clock
+            fingerprint, dimension, self._index, self._postings, self._generations, self._kept, self._recents, clock
         )
         self._writer = Writer(lambda: database.connect(path), forget.scrub, self._health)
         # What cannot be opened now is told by `health`, and tried again at the next write.
@@ -104,8 +121,7 @@ class SqliteStore(Store):
     def list(
         self, scope: Scope, filters: Filters, *, limit: int, cursor: str | None = None, all_agents: bool = False
     ) -> Page:
-        if not 1 <= limit <= listing.MAX_LIMIT:
-            raise RequestError(f"limit is {limit}; give 1 to {listing.MAX_LIMIT}", code="invalid_limit", param="limit")
+        listing.check_limit(limit)
         owner = scope.partition("user") if all_agents else None
         sql, keys = listing.narrowed(_SQL["listed"], filters, cursor)
         whose = {"partitions": records.dumps(scope.readable), "owner": owner}
@@ -113,6 +129,16 @@ class SqliteStore(Store):
         found = tuple(records.row_to_memory(row) for row in rows)
         items = found[:limit]
         return Page(items, listing.cursor_after(items[-1]) if len(found) > limit else None)
+
+    def list_tenant(self, scope: TenantScope, filters: Filters, *, limit: int, cursor: str | None = None) -> Page:
+        listing.check_limit(limit)
+        return transfer.list_tenant(self._readers, scope, filters, limit=limit, cursor=cursor)
+
+    def carried(self, scope: Scope, *, all_agents: bool) -> Iterator[Carried]:
+        return transfer.carried(self._readers, scope, all_agents=all_agents)
+
+    def kept_answer(self, scope: Scope, key: str, *, since: datetime) -> KeptAnswer | None:
+        return idempotency.kept(self._readers, scope, key, since)
 
     def history(self, scope: Scope, memory_id: str) -> Sequence[Version]:
         versions: list[Version] = []
@@ -159,6 +185,11 @@ class SqliteStore(Store):
         )
         return Found(candidates, source)
 
+    def holding(self, scope: Scope, terms: Sequence[str], *, limit: int) -> Sequence[Memory]:
+        self._health.refuse()
+        counts = {name: sum(part.count for part in self._index.snapshots(name)) for name in scope.readable}
+        return tuple(self.load(scope, self._postings.holding(counts, terms, limit)).values())
+
     def load(self, scope: Scope, rows: Collection[int]) -> Mapping[int, Memory]:
         self._health.refuse()
         found = self._kept.find(rows, scope.readable)
@@ -175,8 +206,10 @@ class SqliteStore(Store):
         return found
 
     def recent(self, scope: Scope, memory_type: str, limit: int) -> Sequence[Memory]:
-        keys = {"memory_type": memory_type, "limit": limit, "now": self._clock().timestamp()}
-        return self._memories("recent", {**keys, **partitions(scope)})
+        self._health.refuse()
+        now = self._clock()
+        found = [one for name in scope.readable for one in self._newest(name, memory_type, limit, now)]
+        return tuple(one.memory for one in newest_first(found)[:limit])
 
     def by_key(self, scope: Scope, key: str) -> Sequence[Memory]:
         return self._memories("by_key", {"key": key, "now": self._clock().timestamp(), **partitions(scope)})
@@ -187,6 +220,10 @@ class SqliteStore(Store):
     def is_forgotten(self, scope: Scope, message_hash: str) -> bool:
         keys = {"owner": scope.partition("user"), "message": forget.message_key(message_hash)}
         return self._readers.one(_FORGET["is_forgotten"], keys) is not None
+
+    def count(self, scope: Scope) -> int:
+        found = self._readers.one(_SQL["count"], {"user": scope.partition("user")})
+        return int(found[0]) if found else 0
 
     def generation(self, scope: Scope) -> str:
         return self._generations.of(scope.readable)
@@ -206,8 +243,31 @@ class SqliteStore(Store):
             "index_searches": self._searches[scope.owner, "index"],
         }
 
+    def _newest(self, partition: str, memory_type: str, limit: int, now: datetime) -> Sequence[Recent]:
+        held = self._recents.of(partition, memory_type)
+        if held is not None and (limit < MOST or len(held) < MOST):
+            living = [one for one in held if one.memory.expires_at is None or one.memory.expires_at > now]
+            if len(living) >= limit or len(held) < MOST:
+                return living[:limit]
+        mark = self._recents.mark(partition)
+        keys = {"partition": partition, "memory_type": memory_type, "now": now.timestamp()}
+        rows = self._readers.all(_SQL["recent"], {**keys, "limit": max(limit, MOST)})
+        read = [Recent(row[records.ROW], records.row_to_memory(row)) for row in rows]
+        self._recents.keep(partition, memory_type, read[:MOST], mark)
+        return read[:limit]
+
     def _memories(self, query: str, keys: Mapping[str, Any]) -> tuple[Memory, ...]:
         return tuple(records.row_to_memory(row) for row in self._readers.all(_SQL[query], keys))
+
+    # ── sweeps ─────────────────────────────────────────────────────────────────────────────────────────────────
+    def owners(self) -> Iterator[Scope]:
+        return survey.owners(self._readers)
+
+    def survey(self, scope: Scope) -> Survey:
+        return survey.survey(self._readers, scope, self._around.fingerprint)
+
+    def note(self, name: str) -> str | None:
+        return survey.note(self._readers, name)
 
     # ── conversations ──────────────────────────────────────────────────────────────────────────────────────────
     def session_of(self, scope: Scope, link: str) -> str | None:
@@ -215,6 +275,9 @@ class SqliteStore(Store):
 
     def session(self, scope: Scope) -> SessionInfo | None:
         return conversations.session(self._readers, scope)
+
+    def idle_sessions(self, before: datetime, limit: int) -> Sequence[Scope]:
+        return idle.idle_sessions(self._readers, before, limit)
 
     def seen(self, seen_scope: str, chains: Sequence[str], *, since: datetime | None = None) -> set[str]:
         return conversations.seen(self._readers, seen_scope, chains, since)
@@ -246,14 +309,14 @@ class SqliteStore(Store):
         return journal.ledger(self._readers, scope, request_id)
 
     # ── writing ────────────────────────────────────────────────────────────────────────────────────────────────
-    def transact(self, work: Callable[[Transaction], T]) -> Future[T]:
+    def transact(self, work: Callable[[Transaction], T], *, patient: bool = False) -> Future[T]:
         def job(unit: Unit) -> T:
             try:
                 return work(SqliteTransaction(unit, self._around))
             except UnicodeEncodeError as error:
                 raise StoreError(HALF_PAIR) from error
 
-        return self._writer.submit(job)
+        return self._writer.submit(job, patient=patient)
 
     def reindex(self) -> Future[int]:
         """Make the lexical postings anew from the records, and the vectors' index files in the background.

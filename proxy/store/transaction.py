@@ -7,26 +7,28 @@ commit. Nothing here commits by itself.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from proxy.errors import Forgotten, StoreError, VersionConflict
-from proxy.plugs import Transaction
+from proxy.plugs import Carried, Derivation, KeptAnswer, Transaction
 from proxy.scope import Scope
-from proxy.store import conversations, forget, journal, lexical, queries, records
+from proxy.store import conversations, forget, idempotency, journal, lexical, queries, records, survey, transfer
 from proxy.store.generations import Generations
 from proxy.store.kept import KeptRecords
 from proxy.store.partition import NEVER, Entry, pack
 from proxy.store.postings import Postings
+from proxy.store.recents import Recents
 from proxy.store.vectors import VectorIndex
 from proxy.store.writer import Unit
-from proxy.types import JournalStatus, Memory, Message, Outcome, Vector
+from proxy.types import JournalStatus, Memory, Message, Outcome, Source, Vector
 
 _SQL = queries.load("memories")
 _FORGET = queries.load("forget")
+_SURVEY = queries.load("survey")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Surroundings:
         postings: Likewise.
         generations: Likewise.
         kept: Likewise.
+        recents: Likewise.
         clock: The present time.
         owners: Those known to be in the `owners` table.
     """
@@ -50,6 +53,7 @@ class Surroundings:
     postings: Postings
     generations: Generations
     kept: KeptRecords
+    recents: Recents
     clock: Callable[[], datetime]
     owners: set[str] = field(default_factory=set)
 
@@ -73,11 +77,28 @@ class SqliteTransaction(Transaction):
 
     def insert(self, memory: Memory, vector: Vector | None) -> None:
         columns = records.memory_to_row(memory)
-        packed = pack(vector, self._around.dimension)
         self._pass_tombstones(memory, columns["owner"])
+        self._insert(memory, columns, vector, "created")
+
+    def take_in(self, carried: Carried, vector: Vector | None) -> bool:
+        memory = carried.memory
+        columns = records.memory_to_row(memory)
+        if transfer.is_known(self._unit.connection, memory):
+            return False
+        if self._is_buried(memory, columns["owner"]):
+            raise Forgotten
+        self._insert(memory, columns, vector, carried.change)
+        transfer.add_belongings(self._unit.connection, carried)
+        return True
+
+    def keep_answer(self, scope: Scope, key: str, answer: KeptAnswer, now: datetime, since: datetime) -> None:
+        idempotency.keep(self._unit.connection, scope, key, answer, now, since)
+
+    def _insert(self, memory: Memory, columns: dict[str, Any], vector: Vector | None, change: str) -> None:
+        packed = pack(vector, self._around.dimension)
         words = lexical.terms(columns["content"])
         fingerprint = self._around.fingerprint if packed is not None else None
-        columns |= {"change": "created", "term_count": len(words), "fingerprint": fingerprint, "vector": packed}
+        columns |= {"change": change, "term_count": len(words), "fingerprint": fingerprint, "vector": packed}
         try:
             row = self._execute(_SQL["insert"], columns).lastrowid
         except sqlite3.IntegrityError as error:
@@ -88,6 +109,7 @@ class SqliteTransaction(Transaction):
             self._add_terms(row, columns["partition"], words)
             self._unit.after_commit.append(partial(self._around.postings.inserted, columns["partition"]))
             self._index(columns["partition"], _entry(row, memory, len(words), packed))
+            self._newly(row, columns, memory)
         self._changed(columns["partition"])
 
     def update(
@@ -115,22 +137,46 @@ class SqliteTransaction(Transaction):
         reached = forget.reach(self._unit.connection, scope, memory_ids)
         if not reached:
             return 0
+        unfolded = forget.left_over(self._unit.connection, reached)
         forget.bury(self._unit.connection, scope, reached, self._around.clock())
-        for one in reached:
-            self._drop_terms(one.row)
-            self._execute(_FORGET["drop_memory"], {"row": one.row[records.ROW]})
-            self._unindex(one.row)
-            self._forgo([one.row[records.ROW]])
-            self._changed(one.row[records.PARTITION])
-        for partition in {one.row[records.PARTITION] for one in reached}:
-            self._erase_vectors(partition)
-        self._unit.erases = True
+        self._erase([one.row for one in reached])
+        for row in unfolded:
+            member = records.row_to_memory(row)
+            active = replace(member, state="active", updated_at=self._around.clock())
+            self._replace(row, member, active, None, "restored")
         return sum(one.memory.state in ("active", "pending") for one in reached)
 
-    def touch(self, memory_ids: Collection[str], now: datetime) -> None:
-        keys = {"ids": records.dumps(list(memory_ids)), "now": now.timestamp()}
+    def discard(self, scope: Scope, memory_ids: Collection[str]) -> int:
+        rows = forget.past(self._unit.connection, scope, memory_ids)
+        forget.clear(self._unit.connection, rows)
+        self._erase(rows)
+        return sum(records.row_to_memory(row).state == "archived" for row in rows)
+
+    def link(self, derived: Memory, evidence: Collection[str], how: Derivation) -> None:
+        survey.link(self._unit.connection, derived, evidence, how)
+
+    def unlink(self, derived: Memory) -> None:
+        survey.unlink(self._unit.connection, derived)
+
+    def witness(self, memory: Memory, source: Source, now: datetime) -> bool:
+        row = self._owned(memory, memory.id)
+        elsewhere = survey.sight(self._unit.connection, memory, source, now)
+        if elsewhere:
+            self._execute(_SURVEY["strengthen"], {"row": row[records.ROW]})
+            self._forgo([row[records.ROW]])
+            self._unit.after_commit.append(partial(self._around.recents.changed, row[records.PARTITION]))
+        return elsewhere
+
+    def keep_note(self, name: str, text: str) -> None:
+        survey.keep_note(self._unit.connection, name, text)
+
+    def touch(self, scope: Scope, memory_ids: Collection[str], now: datetime) -> None:
+        keys = {"ids": records.dumps(list(memory_ids)), "now": now.timestamp(), **partitions(scope)}
         self._execute(_SQL["touch"], keys)
-        self._forgo([row for (row,) in self._execute(_SQL["rows_of"], keys).fetchall()])
+        touched = self._execute(_SQL["rows_of"], keys).fetchall()
+        self._forgo([row for row, _ in touched])
+        for partition in {partition for _, partition in touched}:
+            self._unit.after_commit.append(partial(self._around.recents.changed, partition))
 
     def mark_seen(self, seen_scope: str, owner: str, messages: Sequence[Message]) -> None:
         conversations.mark_seen(self._unit.connection, seen_scope, owner, messages, self._around.clock())
@@ -178,7 +224,20 @@ class SqliteTransaction(Transaction):
             entry = _entry(number, memory, len(words), packed or self._stored_vector(number))
             self._index(columns["partition"], entry)
         for partition in {was_in, columns["partition"]}:
+            self._unit.after_commit.append(partial(self._around.recents.changed, partition))
             self._changed(partition)
+
+    def _erase(self, rows: Sequence[records.Row]) -> None:
+        for row in rows:
+            self._drop_terms(row)
+            self._execute(_FORGET["drop_memory"], {"row": row[records.ROW]})
+            self._unindex(row)
+            self._forgo([row[records.ROW]])
+            self._unit.after_commit.append(partial(self._around.recents.changed, row[records.PARTITION]))
+            self._changed(row[records.PARTITION])
+        for partition in {row[records.PARTITION] for row in rows}:
+            self._erase_vectors(partition)
+        self._unit.erases = self._unit.erases or bool(rows)
 
     def _keep_version(self, row: records.Row, former: Memory) -> None:
         state = {"state": records.memory_to_json(former), "at": former.updated_at.timestamp()}
@@ -190,28 +249,31 @@ class SqliteTransaction(Transaction):
             self._unit.after_commit.append(partial(self._around.owners.add, scope.owner))
 
     def _pass_tombstones(self, memory: Memory, owner: str) -> None:
-        keys = {"owner": owner, **forget.tombstone_keys(memory)}
-        if not self._execute(_FORGET["tombstones"], keys).fetchone():
+        if not self._is_buried(memory, owner):
             return
         if memory.source.role != "api":
             raise Forgotten
-        self._execute(_FORGET["lift_tombstones"], keys)
+        self._execute(_FORGET["lift_tombstones"], {"owner": owner, **forget.tombstone_keys(memory)})
+
+    def _is_buried(self, memory: Memory, owner: str) -> bool:
+        keys = {"owner": owner, **forget.tombstone_keys(memory)}
+        return self._execute(_FORGET["tombstones"], keys).fetchone() is not None
 
     def _stored_vector(self, row: int) -> bytes | None:
         found = self._execute(_SQL["vector"], {"row": row, "fingerprint": self._around.fingerprint}).fetchone()
         return None if found is None else found[0]
 
     def _add_terms(self, row: int, partition: str, words: Sequence[str]) -> None:
-        self._execute(_SQL["add_terms"], {"row": row, "terms": _tokens(partition, words)})
-        self._unit.after_commit.append(partial(self._around.postings.maps.added, partition, row, words))
+        tokens = _tokens(partition, words)
+        self._execute(_SQL["add_terms"], {"row": row, "terms": " ".join(tokens)})
+        self._unit.after_commit.append(partial(self._around.postings.maps.added, partition, row, tokens))
 
     def _drop_terms(self, row: records.Row) -> None:
         memory = records.row_to_memory(row)
         if memory.state == "active":
-            words = lexical.terms(memory.content)
-            keys = {"row": row[records.ROW], "terms": _tokens(row[records.PARTITION], words)}
-            self._execute(_SQL["drop_terms"], keys)
-            removed = partial(self._around.postings.maps.removed, row[records.PARTITION], row[records.ROW], words)
+            tokens = _tokens(row[records.PARTITION], lexical.terms(memory.content))
+            self._execute(_SQL["drop_terms"], {"row": row[records.ROW], "terms": " ".join(tokens)})
+            removed = partial(self._around.postings.maps.removed, row[records.PARTITION], row[records.ROW], tokens)
             self._unit.after_commit.append(removed)
             self._reword(row[records.PARTITION], row[records.ROW], ())
 
@@ -230,6 +292,13 @@ class SqliteTransaction(Transaction):
         self._around.index.erase(partition, committed=False)
         self._unit.after_commit.append(partial(self._around.index.erase, partition))
 
+    def _newly(self, row: int, columns: Mapping[str, Any], memory: Memory) -> None:
+        if columns["content"] == memory.content:  # else it is not quite what was stored
+            self._unit.after_commit.append(partial(self._around.kept.put, row, columns["partition"], memory))
+            self._unit.after_commit.append(partial(self._around.recents.inserted, columns["partition"], row, memory))
+        else:
+            self._unit.after_commit.append(partial(self._around.recents.changed, columns["partition"]))
+
     def _forgo(self, rows: Sequence[int]) -> None:
         self._unit.after_commit.append(partial(self._around.kept.drop, rows))
 
@@ -243,8 +312,8 @@ def partitions(scope: Scope) -> dict[str, Any]:
     return {"agent": agent, "user": user, "shared": shared}
 
 
-def _tokens(partition: str, words: Sequence[str]) -> str:
-    return " ".join(lexical.token(partition, word) for word in words)
+def _tokens(partition: str, words: Sequence[str]) -> list[str]:
+    return [lexical.token(partition, word) for word in words]
 
 
 def _entry(row: int, memory: Memory, term_count: int, packed: bytes | None) -> Entry:
