@@ -28,9 +28,12 @@ test: .venv/.dev  ## everything CI checks
 bench: .venv/.dev  ## measure, into bench/RESULTS.md
 	$(BIN)/python -m bench $(ARGS)
 
-format: .venv/.dev  ## put the code into shape
+format: .venv/.dev  ## put the code into shape, and write what is made from it
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/sidemirror policy check policies
+	$(BIN)/python -m proxy.policy.vetted policies
+	$(BIN)/python -m proxy.reference > docs/configuration.md
 
 lock: .venv/.uv-$(UV_VERSION)  ## refresh the lock files from pyproject.toml (UPGRADE=--upgrade for newest)
 	$(LOCK) --group dev --output-file requirements-dev.lock

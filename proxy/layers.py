@@ -177,4 +177,5 @@ def _hold_policies(config: Config, metrics: Metrics) -> PolicyHolder:
         metrics.policies_reloaded("refused")
         log.error("policy_reload_refused", hint=error)
 
-    return PolicyHolder(config.policies, on_change=changed, on_refused=refused)
+    models = [model.name for model in config.models]
+    return PolicyHolder(config.policies, models=models, on_change=changed, on_refused=refused)

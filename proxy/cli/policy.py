@@ -38,6 +38,10 @@ PathArgument = Annotated[
 ]
 
 
+def _models() -> list[str]:
+    return [model.name for model in load(default_path(), os.environ).models]
+
+
 def _paths(path: Path | None) -> list[Path]:
     return [path] if path is not None else list(load(default_path(), os.environ).policies)
 
@@ -46,7 +50,7 @@ def _paths(path: Path | None) -> list[Path]:
 def check(path: PathArgument = None) -> None:
     """Load policy files, run their examples, and print every mistake with its place."""
     try:
-        found = loader.load(_paths(path))
+        found = loader.load(_paths(path), models=_models(), thorough=True)
     except PolicyError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
@@ -71,7 +75,7 @@ def explain(
     if role not in _EVENTS:
         raise SidemirrorError(f"--as {role!r}: one of {', '.join(_EVENTS)}")
     event = Event(_EVENTS[role], text, detect(text), role, datetime.now(UTC), tool=tool, user_text=text)
-    data = explained(evaluate(loader.load(_paths(policies)), event, trace=True))
+    data = explained(evaluate(loader.load(_paths(policies), models=_models()), event, trace=True))
     if as_json:
         typer.echo(json.dumps(data, ensure_ascii=False, indent=2, default=str))
         return
@@ -112,8 +116,8 @@ def replay(
     log.configure("error")
     settings = load(default_path(), os.environ)
     zone = settings.identity.zone
-    live = loader.load(list(settings.policies))
-    tried = loader.load(policies) if policies else None
+    live = loader.load(list(settings.policies), models=_models())
+    tried = loader.load(policies, models=_models()) if policies else None
     turns = replaying.turns_of(transcript, zone)
     value = classifier(open_embedder(settings.embedding.provider, settings.embedding.model))
     compared = tried is not None
