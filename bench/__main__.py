@@ -24,6 +24,7 @@ from bench import (
     recall,
     replay,
     report,
+    sessions,
     soak,
     startup,
     streaming,
@@ -76,6 +77,7 @@ BENCHES: Mapping[str, Bench] = {
     "conflicts": _bench(conflicts.measure, conflicts.FULL, conflicts.QUICK),
     "ingest": _bench(ingest.measure, ingest.FULL, ingest.QUICK),
     "soak": _bench(soak.measure, soak.FULL, soak.QUICK),
+    "sessions": _bench(sessions.measure, sessions.FULL, sessions.QUICK),
     "coverage": _bench(coverage.measure, coverage.FULL, coverage.QUICK),
 }
 """In the order they run. A new bench is a module with `measure`, `FULL` and `QUICK`, and a line here."""

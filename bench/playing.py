@@ -6,25 +6,23 @@ The provider, the product and the players share one event loop; the product's cl
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Self
-from unittest.mock import patch
 
 import aiohttp
 import orjson
 from aiohttp import web
 
+from bench.backstage import Backstage
 from bench.play_wire import KEY, Message, completion, request, tool_messages
 from bench.playscript import ZONE
 from bench.screenplay import Play, Reply, Scene, Turn
-from proxy import app, layers
+from proxy import app
 from proxy.audit import Injected, suspects
 from proxy.cli.client import MemoryClient, Target
 from proxy.config import Override, load
@@ -115,6 +113,7 @@ class Stage:
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self.clock = PlayClock(_RAISED)
+        self.backstage = Backstage(self.clock)
         self._folder = folder
         self._settings = settings
         self._provider = Provider()
@@ -136,8 +135,7 @@ class Stage:
                 **self._settings,
             }
             config = load(None, {}, [Override("replay", (name,), value) for name, value in given.items()])
-            for part in _clocked():
-                stack.enter_context(patch.object(part, "utc_now", self.clock))
+            stack.enter_context(self.backstage.taken_over())
             self._address = await stack.enter_async_context(app.serving(config))
             self._http = await stack.enter_async_context(aiohttp.ClientSession())
             self._stack = stack.pop_all()
@@ -161,8 +159,13 @@ class Stage:
             step(len(scene.turns))
 
         for at, together in groupby(play.scenes, key=lambda scene: scene.at):
-            self.clock.reach(at)
+            await self.reach(at)
             await asyncio.gather(*map(enact, together))
+
+    async def reach(self, moment: datetime) -> None:
+        """Let time pass up to a moment: sessions that go idle meanwhile end, and sweeps run."""
+        self.clock.reach(moment)
+        await self.backstage.catch_up()
 
     async def kept(self, user: str) -> Kept:
         """What is remembered of a user, over the memory API."""
@@ -207,13 +210,6 @@ class Stage:
                     status = (await response.json())["written"]["status"]
                 if status != "done":
                     await asyncio.sleep(_LOOK_AGAIN_S)
-
-
-def _clocked() -> list[ModuleType]:
-    """The modules that hand the house's clock on to its parts."""
-    real = layers.utc_now
-    ours = [module for name, module in sys.modules.items() if name.startswith("proxy.")]
-    return [module for module in ours if vars(module).get("utc_now") is real]
 
 
 class _Player:

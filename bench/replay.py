@@ -11,8 +11,9 @@ import sys
 import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
+from statistics import fmean, median
 
 from bench.judging import Verdict, census, judge
 from bench.playing import Kept, Stage
@@ -24,6 +25,7 @@ from proxy import log
 from proxy.policy import load as loader
 
 JUNK_GOAL, PRECISION_GOAL, RECALL_GOAL = 0.05, 0.95, 0.85
+TURN_CPU_GOAL_MS = 1.5
 _SHIPPED = Path(__file__).parent.parent / "policies"
 _LATER = timedelta(days=1)
 _TOLD = 12
@@ -63,10 +65,17 @@ class Ended:
     Args:
         verdict: After everything was said once.
         changed: Records that are more, fewer or others after everything was said again.
+        turn_cpu_ms: CPU of each turn's write-back, the first time, on its own thread.
     """
 
     verdict: Verdict
     changed: tuple[str, ...]
+    turn_cpu_ms: tuple[float, ...]
+
+    @property
+    def mean_cpu_ms(self) -> float:
+        """CPU of a turn's write-back, on average."""
+        return fmean(self.turn_cpu_ms)
 
 
 def part(users: Collection[str]) -> Play:
@@ -90,21 +99,18 @@ async def replay(play: Play, run: Run) -> Ended:
     policies = [Path(path) for path in run.settings.get("policies", [_SHIPPED])]
     retention = loader.load(policies).retention
     async with Stage(run.folder, run.settings) as stage:
-        await stage.perform(play, run.step)
-        first = await _kept(stage, play)
+        first = await _performed(stage, play, run)
         verdict = judge(play, first, stage.clock(), retention)
-        stage.clock.reach(_end(play) + _LATER)
-        await stage.perform(play, run.step)
-        second = await _kept(stage, play)
-    return Ended(verdict, _changes(first, second))
+        turn_cpu_ms = tuple(1000 * one for one in stage.backstage.turn_cpu_s)
+        second = await _performed(stage, play, run)
+    return Ended(verdict, _changes(first, second), turn_cpu_ms)
 
 
-async def _kept(stage: Stage, play: Play) -> Mapping[str, Kept]:
+async def _performed(stage: Stage, play: Play, run: Run) -> Mapping[str, Kept]:
+    """What is kept when all was said, every session is over and the night's sweeps have run."""
+    await stage.perform(play, run.step)
+    await stage.reach(stage.clock() + _LATER)
     return {user: await stage.kept(user) for user in play.users}
-
-
-def _end(play: Play) -> datetime:
-    return max(scene.at for scene in play.scenes) + _LATER
 
 
 def _changes(first: Mapping[str, Kept], second: Mapping[str, Kept]) -> tuple[str, ...]:
@@ -123,6 +129,8 @@ def _section(play: Play, ended: Ended) -> Section:
         Figure("duplicates", "", verdict.faults("duplicate"), goal=0),
         Figure("records with a secret, in any state", "", len(verdict.leaks), goal=0),
         Figure("records that differ when all is said again", "", len(ended.changed), goal=0),
+        Figure("CPU of handling one turn, mean", "ms", ended.mean_cpu_ms, goal=TURN_CPU_GOAL_MS),
+        Figure("CPU of handling one turn, median", "ms", median(ended.turn_cpu_ms)),
     ]
     how = (
         f"{play.user_turns} user turns in {play.conversations} conversations of {len(play.users)} users over six days, "
@@ -173,6 +181,8 @@ def main(users: Collection[str]) -> None:
         f"junk {verdict.junk_share:.1%}, precision {verdict.precision:.1%} of {verdict.claims}, "
         f"recall {verdict.recall:.1%} of {verdict.planted}, duplicates {verdict.faults('duplicate')}, "
         f"leaks {len(verdict.leaks)}, changed by a second replay {len(ended.changed)}\n"
+        f"CPU of a turn's write-back: {ended.mean_cpu_ms:.2f} ms on average, {median(ended.turn_cpu_ms):.2f} ms in the "
+        f"middle, of {len(ended.turn_cpu_ms)} turns\n"
     )
 
 

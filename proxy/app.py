@@ -6,7 +6,7 @@ Everything that starts here also stops here. Whatever part of memory cannot star
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from proxy.assembly import Memory, assemble
 from proxy.auth import SINGLE_TENANT, Doorkeeper
-from proxy.background import Background, background
 from proxy.backup.create import Origin
 from proxy.backup.daily import DailyBackup
 from proxy.config import Config
@@ -25,33 +25,32 @@ from proxy.errors import SidemirrorError, StoreError
 from proxy.http.chat import ChatDoor
 from proxy.http.gate import Gate
 from proxy.http.health import HealthDoor
-from proxy.http.memory_api import MemoryApi
+from proxy.http.mcp.door import McpDoor
+from proxy.http.mcp.tools import Tools
+from proxy.http.memory_api import Access, MemoryApi
 from proxy.http.relay import RawDoor
 from proxy.http.server import application, runner
 from proxy.http.translated import TranslatedAnswers
+from proxy.knowing import Knowing
 from proxy.layers import Layers, install_secret, open_layers, utc_now
 from proxy.library import Library
 from proxy.metrics import Metrics
-from proxy.pipeline import Pipeline
+from proxy.policy.knowledge import Knowledge
 from proxy.policy.match import evaluate
 from proxy.policy.rules import PolicySet
-from proxy.prepare import Preparation
 from proxy.provider import Providers
 from proxy.recall import Recall
-from proxy.record import Recorder
-from proxy.remember import Remember
-from proxy.routes import Routes
+from proxy.retelling import Retelling
 from proxy.scope import Scope
 from proxy.store.data_dir import address_known
 from proxy.store.embedded_redis import EmbeddedRedis
-from proxy.tokens import TokenCounter
+from proxy.transfer.importer import Importer
 from proxy.translate import Translated
 from proxy.types import Event
 from proxy.upstream import Upstream
-from proxy.worker import Worker
+from proxy.value import WEIGHTS, ValueModel
 
 log = structlog.get_logger(__name__)
-_THREADS = 8
 _API_THREADS = 4
 _DRAIN_S = 5.0
 _SHUTDOWN_S = 10.0
@@ -130,9 +129,9 @@ async def building(config: Config, *, strict: bool = False, config_file: Path | 
     async with AsyncExitStack() as stack:
         metrics = Metrics()
         layers = open_layers(config, stack, metrics, strict=strict)
-        memory = await _memory(config, layers, metrics, stack)
-        backups = _daily_backup(config, config_file, layers.redis, metrics)
         library = Library()
+        memory = await assemble(config, layers, library, metrics, stop, stack)
+        backups = _daily_backup(config, config_file, layers.redis, metrics)
         house = House(config, layers, memory, backups, metrics)
         routes = await _routes(house, library, stop, stack)
         house.app = application(routes, max_body_bytes=config.server.max_body_mb * 2**20)
@@ -146,39 +145,6 @@ async def building(config: Config, *, strict: bool = False, config_file: Path | 
             yield house
         finally:
             stop.set()
-
-
-@dataclass(frozen=True)
-class Memory:
-    """The parts that work on the layers."""
-
-    tokens: TokenCounter
-    remember: Remember
-    worker: Worker
-    group: Background
-    recall: Recall
-    pipeline: Pipeline
-    recorder: Recorder
-    threads: ThreadPoolExecutor
-
-
-async def _memory(config: Config, layers: Layers, metrics: Metrics, stack: AsyncExitStack) -> Memory:
-    def policies() -> PolicySet:
-        return layers.policies.current
-
-    store, tokens = layers.store, TokenCounter()
-    threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="memory"))
-    idle_s = config.session.idle_s
-    remember = Remember(store, layers.patient, layers.embedder, policies, tokens.count, utc_now, metrics, idle_s=idle_s)
-    worker = Worker(store, remember.turn, metrics)
-    stack.callback(worker.close)
-    group = await stack.enter_async_context(background())
-    recall = Recall(store, layers.working, layers.embedder, config.recall, metrics)
-    preparation = Preparation(config, store, layers.working, recall, policies, tokens)
-    pipeline = Pipeline(config, preparation, policies, utc_now, metrics, threads, Routes(config.models))
-    placement = config.inject.placement
-    recorder = Recorder(store, preparation, policies, placement, worker.submit, metrics, threads, group.spawn)
-    return Memory(tokens, remember, worker, group, recall, pipeline, recorder, threads)
 
 
 async def _routes(house: House, library: Library, stop: asyncio.Event, stack: AsyncExitStack) -> list[web.RouteDef]:
@@ -204,13 +170,40 @@ async def _routes(house: House, library: Library, stop: asyncio.Event, stack: As
         working=house.layers.patient,
         recall=memory.recall,
         remember=memory.remember,
+        importer=Importer(
+            house.layers.store,
+            house.layers.embedder,
+            lambda: house.layers.policies.current,
+            memory.tokens.count,
+            memory.remember.lock,
+            utc_now,
+        ),
+        retelling=Retelling(
+            house.layers.store,
+            house.layers.patient,
+            memory.remember,
+            memory.life.ending,
+            lambda: house.layers.policies.current,
+            utc_now,
+            config.identity.zone,
+        ),
+        end=memory.life.ending.end,
+        drain=memory.worker.drain,
         failure=memory.recorder.failure,
         policies=lambda: house.layers.policies.current,
+        refused=lambda: house.layers.policies.error,
+        knowledge=_knowledge(house.layers),
         clock=utc_now,
         metrics=metrics,
         # Recalls that hang must not take the API's threads along.
         threads=stack.enter_context(ThreadPoolExecutor(_API_THREADS, thread_name_prefix="api")),
         gate=gate,
+        access=Access(
+            debug=config.debug,
+            keyed=config.auth.mode == "keys",
+            shows_details=config.auth.is_open,
+            min_confidence=config.recall.min_confidence,
+        ),
     )
     health = HealthDoor(
         house.degraded,
@@ -222,13 +215,28 @@ async def _routes(house: House, library: Library, stop: asyncio.Event, stack: As
         shows_details=config.auth.is_open,
     )
     raw = RawDoor(openai, anthropic, gate, config.server.max_body_mb * 2**20)
-    return [*chat.routes(), *memory_api.routes(), *health.routes(), *raw.routes()]
+    tools = Tools(
+        house.layers.store,
+        memory.recall,
+        memory.remember,
+        lambda: house.layers.policies.current,
+        utc_now,
+        config.identity.zone,
+    )
+    mcp = McpDoor(tools, gate, memory_api.threads)
+    return [*chat.routes(), *mcp.routes(), *memory_api.routes(), *health.routes(), *raw.routes()]
+
+
+def _knowledge(layers: Layers) -> Callable[[Scope], Knowledge]:
+    value = ValueModel.load(WEIGHTS, layers.embedder.fingerprint)
+    return lambda scope: Knowing(layers.store, layers.embedder, value, scope)
 
 
 def _services(house: House, stop: asyncio.Event) -> Iterator[Coroutine[Any, Any, Any]]:
     """What runs as long as the house stands."""
     yield house.memory.worker.run()
     yield house.layers.policies.watch(stop)
+    yield from house.memory.life.services(stop)
     if house.backups is not None:
         yield house.backups.run()
     if house.layers.redis is not None:

@@ -1,4 +1,4 @@
-"""The parts that work on the layers, put together: recall, write-back, the pipeline, and what goes on in the background.
+"""The parts that work on the layers, put together: recall, write-back, the pipeline, and what goes on beside them.
 
 In: a `Config` and the opened `Layers`. Out: `Memory`.
 """
@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from proxy.background import Background, background
-from proxy.conflict import Judge
 from proxy.config import Config
+from proxy.conflict import Judge
 from proxy.ending import Ending
 from proxy.errors import WorkingMemoryUnavailable
 from proxy.extraction.model_call import ModelCalls

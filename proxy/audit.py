@@ -25,6 +25,7 @@ TURN: Final = "turn"
 UNUSED_AFTER: Final = timedelta(days=30)
 """Younger records have had no time to be of use."""
 
+_TOLD: Final = re.compile(r"用户(?:要求|希望)|the user (?:asks|wants|would like) ", re.IGNORECASE)
 JUNK: Final = ("duplicate", "question", "assistant_authored", "recall_echo", "secret", "stale")
 """What makes a record junk. One that was never used may still be needed tomorrow: it is told, and is none."""
 
@@ -183,6 +184,9 @@ def _example(memory: Memory, reason: str, other: str | None = None) -> Example:
 
 
 def _asked(memory: Memory) -> Example | None:
+    # What is told of the user ("The user wants to know why") tells something, whatever question stands in it.
+    if _TOLD.match(memory.content):
+        return None
     said = sentences(memory.content)
     # Records of what happened may tell what was asked; one that only asks tells nothing.
     return _example(memory, "it asks, and tells nothing") if said and all(map(question, said)) else None

@@ -6,13 +6,15 @@ Made by the pipeline, filled by the recall thread, read by the doors. The only m
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from proxy.frozen import Placed
 from proxy.identity import Caller
 from proxy.inject import Block
 from proxy.observe import Conversation
-from proxy.plugs import JournalTurn
+from proxy.plugs import JournalTurn, Piece
 from proxy.recall import Recalled
 from proxy.routes import Route
 from proxy.scope import Scope
@@ -29,6 +31,10 @@ class Prepared:
         backfill: Earlier messages not seen before.
         recalled: Hits and slots.
         block: The finished block; None while recall is not done.
+        pieces: What stands in the session's requests so far; None until it was looked up, and where nothing is frozen.
+        begun: When the session was; what was learnt since is news to it.
+        fresh: The piece that this request adds to them, and the chain hash that it was made for.
+        left_out: Ids that found no room in it.
         reused: The block is the one that this tool loop began with.
         failures: Layers that failed besides those in `recalled`.
     """
@@ -38,6 +44,10 @@ class Prepared:
     backfill: tuple[Message, ...] = ()
     recalled: Recalled = field(default_factory=Recalled)
     block: Block | None = None
+    pieces: Mapping[str, Piece] | None = None
+    begun: datetime | None = None
+    fresh: tuple[str, Piece] | None = None
+    left_out: tuple[str, ...] = ()
     reused: bool = False
     failures: list[str] = field(default_factory=list)
 
@@ -59,6 +69,8 @@ class Call:
         talk: Its conversation; None when its messages cannot be read.
         scope: Whose, with its session; None while memory stays out.
         block: What was injected.
+        placed: Where its pieces go, with `inject.placement: session`; None where it is one block at one place.
+        settled: Whether its own piece is kept.
         prepared: What the recall thread finds out; None when it was not asked.
         journalled: Opens the journal; None when nothing is to be written.
     """
@@ -75,6 +87,8 @@ class Call:
     talk: Conversation | None = None
     scope: Scope | None = None
     block: Block = field(default_factory=Block)
+    placed: Placed | None = None
+    settled: bool = False
     prepared: asyncio.Future[Prepared] | None = None
     journalled: asyncio.Task[JournalTurn | None] | None = None
 

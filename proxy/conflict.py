@@ -12,7 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from proxy.claim import MAX_CHARS, Claims, Relation, answers, claims, relate, says_addition, says_change, sharing
+from proxy.claim import (
+    MAX_CHARS,
+    Claims,
+    Relation,
+    answers,
+    claims,
+    content_words,
+    relate,
+    says_addition,
+    says_change,
+    sharing,
+)
 from proxy.claim.likeness import (
     only_a_measure_differs,
     only_the_denial_differs,
@@ -112,6 +123,8 @@ def _replaced_in_slot(new: Memory, in_slot: Sequence[Memory], on_conflict: OnCon
     newest = max(in_slot, key=lambda memory: memory.valid_from)
     if same_words(new.content, newest.content):
         return Decision("merge", newest, "the same key and words")
+    if new.valid_from < newest.valid_from:  # told late: what was said since stands
+        return Decision("version", newest, "the same key, but the other is the later one")
     return _settle(new, newest, on_conflict, "the same key")
 
 
@@ -160,6 +173,11 @@ def _relation(new: Memory, stated: Claims, one: Near) -> tuple[Relation, bool]:
     relation = relate(stated, earlier)
     if relation in ("apart", "another") and _names_as_replaced(stated, earlier):
         return "replaces", len(earlier.stated) < 2
+    if relation == "apart" and new.kind == "correction" and not earlier.stated:
+        # What no claim was read from is corrected by naming its words: "it is Durham, not Sheffield".
+        said = set(content_words(one.memory.content))
+        if any(said.issuperset(old) for old in stated.replaced):
+            return "replaces", True
     if relation == "apart" and not stated.added:
         relation = _by_wording(new.content, one.memory.content, read=bool(stated.stated and earlier.stated))
         return relation, relation != "rivals" or len(earlier.stated) < 2

@@ -10,10 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 
+import structlog
+
 from proxy import observe
 from proxy.conflict import normal
 from proxy.ending import BACKFILL_TAG
 from proxy.extractor import Extractor
+from proxy.fragments import worth_keeping
 from proxy.knowing import Knowing
 from proxy.metrics import Metrics
 from proxy.plugs import Embedder, JournalTurn, Store
@@ -25,6 +28,7 @@ from proxy.standalone import standing
 from proxy.types import Draft, Event, Outcome, SlotWrite
 from proxy.value import ValueModel
 
+log = structlog.get_logger(__name__)
 _BACKFILL_CONFIDENCE = 0.3
 
 
@@ -51,10 +55,10 @@ class Drafting:
     Args:
         store: Long-term layer.
         embedder: For `similar_to_existing` and the value classifier.
-        value: The classifier; None lets every text pass.
+        value: The classifier; None keeps nothing for its worth alone.
         extractor: Asks models; None where the caller has none, and rules write their fallback.
         zone: `identity.timezone`, for relative dates.
-        metrics: Counts patterns that ran out of time.
+        metrics: Counts patterns that ran out of time, and what shadow rules matched.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class Drafting:
             agent_id=turn.scope.agent_id,
             turn=info.turns if info else 1,
             user_text=turn.user_text,
+            in_play=turn.in_play,
         )
         echoes: frozenset[str] | None = None
         for event in happened:
@@ -119,11 +124,14 @@ class Drafting:
         found = evaluate(policies, event, knowledge=Knowing(self._store, self._embedder, self._value, scope))
         for pattern in found.timed_out:
             self._metrics.policy_timed_out(pattern)
-        result = Drafted(
-            slots=[(slot, event) for slot in found.slots], forgets=[(one, event) for one in found.forgets]
-        )
+        for rule_id in found.shadow:
+            log.info("shadow_rule_matched", rule_id=rule_id)
+            self._metrics.shadowed(rule_id)
+        result = Drafted(slots=[(slot, event) for slot in found.slots], forgets=[(one, event) for one in found.forgets])
         for draft in [*found.drafts, *self._asked(scope, found, result.notes)]:
-            result.drafts.append((standing(draft, event, self._zone, before), event))
+            worded = standing(draft, event, self._zone, before)
+            if event.role != "user" or worth_keeping(worded):
+                result.drafts.append((worded, event))
         return result
 
     def _asked(self, scope: Scope, found: Evaluation, notes: list[Outcome]) -> Iterator[Draft]:
@@ -162,9 +170,7 @@ def _join(whole: Drafted, part: Drafted) -> None:
 
 
 def _backfilled(draft: Draft) -> Draft:
-    return replace(
-        draft, confidence=min(draft.confidence, _BACKFILL_CONFIDENCE), tags=(*draft.tags, BACKFILL_TAG)
-    )
+    return replace(draft, confidence=min(draft.confidence, _BACKFILL_CONFIDENCE), tags=(*draft.tags, BACKFILL_TAG))
 
 
 def _before(turn: JournalTurn) -> list[str]:

@@ -33,5 +33,5 @@ def reply(messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _recalled(text: str) -> list[str]:
-    block = text.partition(OPEN_MARK)[2].partition(CLOSE_MARK)[0]
-    return [line for line in block.splitlines() if line.startswith("- ")]
+    blocks = (piece.partition(CLOSE_MARK)[0] for piece in text.split(OPEN_MARK)[1:])
+    return [line for block in blocks for line in block.splitlines() if line.startswith("- ")]

@@ -21,7 +21,6 @@ from proxy.policy.evaluation import ForgetRequest
 from proxy.scope import Scope
 from proxy.store.lexical import query_terms
 from proxy.subject import covered, meant, subject_of
-from proxy.summary import key_of
 from proxy.types import Draft, Memory, Outcome, Vector
 
 log = structlog.get_logger(__name__)
@@ -159,10 +158,11 @@ class Forgetting:
         return tuple(found.values())
 
     def _with_derived(self, scope: Scope, memories: Sequence[Memory]) -> tuple[Memory, ...]:
-        """And the summaries of sessions that repeat one of them word for word."""
+        """And what sums up their sessions (summary, key points) and repeats one of them word for word."""
         said = [normal(one.content) for one in memories]
-        keys = {key_of(one.session_id) for one in memories if one.session_id is not None}
-        summaries = [one for key in sorted(keys) for one in self._store.by_key(scope, key) if _owned(scope, one)]
+        sessions = sorted({one.session_id for one in memories if one.session_id is not None})
+        pages = [self._store.list(scope, Filters(kind="summary", session_id=one), limit=_NEAR) for one in sessions]
+        summaries = [one for page in pages for one in page.items if _owned(scope, one)]
         repeating = [one for one in summaries if any(text in normal(one.content) for text in said)]
         return tuple({one.id: one for one in [*memories, *repeating]}.values())
 
@@ -226,6 +226,7 @@ def apply(tx: Transaction, scope: Scope, choice: Choice, now: datetime) -> tuple
     outcomes: list[Outcome] = []
     restore = choice.request.restore
     tag = f"{_TAG}{choice.session_id}"
+    away: list[str] = []
     for chosen in choice.memories:
         memory = tx.get(scope, chosen.id)
         if memory is None or not _owned(scope, memory, "archived" if restore else "active"):
@@ -239,7 +240,20 @@ def apply(tx: Transaction, scope: Scope, choice: Choice, now: datetime) -> tuple
         )
         tx.update(following, None, change=RESTORED if restore else FORGOTTEN)
         outcomes.append(_outcome(choice, "restored" if restore else "archived", memory.id))
+        away += [] if restore else _line(tx, scope, memory)
+    if away:
+        tx.unfreeze(scope, away)
     return tuple(outcomes) or (_outcome(choice, "dropped", None),)
+
+
+def _line(tx: Transaction, scope: Scope, memory: Memory) -> list[str]:
+    """Ids of a memory and of what it has replaced: a conversation may have been told any of them."""
+    line: list[str] = []
+    one: Memory | None = memory
+    while one is not None and one.id not in line:
+        line.append(one.id)
+        one = tx.get(scope, one.supersedes) if one.supersedes else None
+    return line
 
 
 def silences(choice: Choice, draft: Draft, message_hash: str | None, asked_in: str | None) -> bool:

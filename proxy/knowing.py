@@ -1,4 +1,4 @@
-"""What policies may ask of the store and of the value classifier: `policy.knowledge.Knowledge` over one owner's memories.
+"""What policies may ask of the store and of the value classifier: `policy.knowledge.Knowledge` over one owner.
 
 In: a text that a rule looks at. Out: whether it is known, how close the nearest memory is, whether it is worth keeping.
 It reads, so it runs where write-back does. What cannot be found out counts as unknown: nobody's words are lost by it.
@@ -27,7 +27,7 @@ class Knowing(Knowledge):
     Args:
         store: Long-term layer.
         embedder: For stored text.
-        model: The value classifier; None lets every text pass.
+        model: The value classifier; None keeps nothing for its worth alone.
         scope: Whose memories are asked.
     """
 
@@ -59,9 +59,9 @@ class Knowing(Knowledge):
         return max((one.dense for one in found.candidates if one.dense is not None), default=0.0)
 
     def value(self, text: str, language: Language) -> float:
-        # It was fitted on these two.
+        # It was fitted on these two; what nobody can judge is not kept for its worth alone.
         if self._model is None or language == "other" or detect(text) == "other":
-            return NOTHING_KNOWN.value(text, language)
+            return 0.0
         return self._model.score(text, self._vector(text))
 
     def _embedded(self, text: str) -> Vector | None:

@@ -15,8 +15,8 @@ from typing import Any
 import structlog
 
 from proxy.ending import Ending
-from proxy.errors import SidemirrorError
 from proxy.episodes import episodes
+from proxy.errors import SidemirrorError
 from proxy.plugs import Store
 from proxy.policy.rules import PolicySet, Rule
 from proxy.remember import Remember
@@ -57,9 +57,7 @@ class Life:
     def services(self, stop: asyncio.Event) -> Iterator[Coroutine[Any, Any, None]]:
         """What is to run until `stop` is set."""
         yield self._end_idle_sessions(stop)
-        yield keep_schedules(
-            self.policies, self.sweep, self.clock, self.zone, stop, self.threads, on_time=self._on_time
-        )
+        yield keep_schedules(self.policies, self.sweep, self.clock, self.zone, stop, self.threads, on_time=self.on_time)
 
     async def _end_idle_sessions(self, stop: asyncio.Event) -> None:
         loop, pause_s = asyncio.get_running_loop(), min(_LOOK_S, self.idle_s / _LOOKS_PER_IDLE)
@@ -81,8 +79,14 @@ class Life:
             log.error("idle_sessions_not_ended", error_type=type(error).__name__, exc_info=error)
         return 0
 
-    def _on_time(self, policies: PolicySet, rule: Rule, since: datetime, now: datetime) -> None:
-        """Put what each owner lived through before a rule that is no sweep."""
+    def on_time(self, policies: PolicySet, rule: Rule, since: datetime, now: datetime) -> None:
+        """Put what each owner lived through before a schedule rule that is no sweep.
+
+        Args:
+            policies: The set in force.
+            rule: Which; only this one is put to it.
+            since, now: What happened after the one and up to the other counts.
+        """
         alone = replace(policies, triggers=(rule,))
         for owner in self.store.owners():
             for scope, event in episodes(self.store.survey(owner), since, now):

@@ -27,7 +27,10 @@ class LocalZone(tzinfo):
 
     def fromutc(self, moment: datetime) -> datetime:
         """A UTC moment that bears this zone's name, as local time."""
-        return moment.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
+        local = moment.replace(tzinfo=UTC).astimezone()
+        # An hour that comes twice when summer time ends: the second one is told by its fold.
+        again = _naive(local).astimezone().utcoffset() != local.utcoffset()
+        return local.replace(tzinfo=self, fold=int(again))
 
     def __repr__(self) -> str:
         return "LocalZone()"

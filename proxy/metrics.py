@@ -54,6 +54,7 @@ class Metrics:
         self._reloads = self._counter("policy_reloads", "Reloads of the policy folder.", "result")
         self._backups = self._counter("backups", "Daily backups.", "result")
         self._timeouts = self._counter("policy_timeouts", "Patterns that took too long.", "pattern")
+        self._shadowed = self._counter("policy_shadow_matches", "Matches of rules on trial.", "rule")
         self._swept = self._counter("swept", "Changes that sweeps made.", "step", "result")
         self._usage = self._counter("usage_tokens", "Tokens the provider reported.", "kind", "memory")
         self._extractor_calls = self._counter(
@@ -143,6 +144,10 @@ class Metrics:
     def policy_timed_out(self, pattern: str) -> None:
         """A rule's pattern ran into its time limit."""
         self._timeouts.of(pattern[:_PATTERN_CHARS]).inc()
+
+    def shadowed(self, rule_id: str) -> None:
+        """A shadow rule matched; live it would have written."""
+        self._shadowed.of(rule_id).inc()
 
     def swept(self, step: str, changed: int, failed: int) -> None:
         """A sweep step ended, with so many changes made and failed."""

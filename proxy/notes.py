@@ -1,6 +1,6 @@
 """A session's working notes, as write-back fills them: slots, and the chain of tool calls.
 
-In: slots and turns. Out: what the working layer holds, and outcomes for the ledger. Lost here, nothing is the only copy.
+In: slots and turns. Out: what the working layer holds, and outcomes for the ledger. Nothing here is the only copy.
 """
 
 from __future__ import annotations

@@ -215,6 +215,7 @@ def events(
     agent_id: str,
     turn: int,
     user_text: str,
+    in_play: bool = False,
 ) -> Iterator[Event]:
     """The events of one turn, in the order they happened.
 
@@ -226,6 +227,7 @@ def events(
         user_id, agent_id: The owner's.
         turn: 1-based number of the turn in its session.
         user_text: The newest user text, which in a tool loop lies before `new`.
+        in_play: Whether the messages before `new` have opened a play that still goes on.
     """
 
     make = partial(Event, at=at, user_text=user_text, agent_id=agent_id, user_id=user_id, turn=turn)
@@ -234,7 +236,7 @@ def events(
         language = detect(message.text or user_text)
         of_message = partial(make, text=message.text, language=language, message_hash=message.hash)
         if message.role == "user" and message.text.strip():
-            yield of_message(type="user_message", role="user")
+            yield of_message(type="user_message", role="user", in_play=in_play)
         elif message.role == "tool":
             yield _tool_result(message, calls.get(message.tool_call_id or ""), of_message)
     if answer is not None and answer.status == "complete":

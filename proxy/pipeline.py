@@ -63,6 +63,7 @@ class Pipeline:
         self._routes = routes
         self._deadline_s = config.recall.deadline_ms / 1000
         self._placement: chat.Placement = "user" if config.inject.placement == "user" else "system"
+        self._freezes = config.inject.placement == "session"
         self._preparation = preparation
         self._policies = policies
         self._clock = clock
@@ -160,12 +161,9 @@ class Pipeline:
         call.prepared = loop.run_in_executor(self._threads, self._preparation.fill, call, found)
         done, _ = await asyncio.wait({call.prepared}, timeout=self._deadline_s)
         call.scope = found.scope if found.session_known else call.caller.scope
-        block = found.block
-        if block is None and (found.recalled.hits or found.recalled.slots):
-            block = self._preparation.build(call, found.recalled)
-        if block is not None and block.text:
-            call.block = block
-            self._metrics.injected(block.tokens)
+        call.block = self._settled(call, found)
+        if call.block.text:
+            self._metrics.injected(call.block.tokens)
         if done and (error := call.prepared.exception()) is not None:
             log.error("recall_failed", error_type=type(error).__name__, request_id=call.id)
             found.failures.append("recall")
@@ -174,7 +172,19 @@ class Pipeline:
             call.status = "degraded:" + ",".join(dict.fromkeys(reasons))
         self._metrics.recall_seconds(perf_counter() - started)
 
+    def _settled(self, call: Call, found: Prepared) -> Block:
+        """What goes into the request, of what was found by now."""
+        if self._freezes:
+            if found.session_known and call.caller.reads:
+                call.placed = self._preparation.settle(call, found)
+            return call.placed.block if call.placed is not None else Block()
+        if found.block is None and (found.recalled.hits or found.recalled.slots):
+            return self._preparation.build(call, found.recalled)
+        return found.block or Block()
+
     def _placed(self, call: Call, body: JsonText) -> list[Edit]:
+        if call.placed is not None:
+            return chat.placed_apart(body, call.placed.system, call.placed.tails, takes_system=call.takes_system)
         at_system = self._placement == "system"
         placement: chat.Placement = self._placement if call.takes_system or not at_system else "first_user"
         return chat.placed(body, call.block.text, placement)

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from proxy.scope import Scope, TenantScope
-from proxy.types import Answer, JournalStatus, Memory, Message, Outcome, Slot, Source, Vector
+from proxy.types import Answer, JournalStatus, Memory, Message, Outcome, Slot, Source, State, Vector
 
 T = TypeVar("T")
 
@@ -36,6 +39,43 @@ SearchSource = Literal["exact", "index"]
 """Whether every vector was compared, or an index said which to compare."""
 
 
+AROUND = (-2, -1, 0, 1, 2)
+"""The places whose scores a `Context` has: the candidate's own, and those told just before and after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What stands around the candidates of a search, for ranking: arrays with one line per candidate.
+
+    Args:
+        cosines: float64 (n, 5), by `AROUND`; NaN where there is no vector, or no such neighbour in the conversation.
+        words: float64 (n, 5), BM25 likewise; 0 where no term matched.
+        part_cosines: float64 (n, parts), of each part of the question; NaN where there is no vector.
+        part_words: float64 (n, parts).
+        threads: int64 (n,), above zero where it was told in a conversation, the same for all of one.
+        before: int64 (n,), which candidate was told just before it; −1 where that one is none.
+    """
+
+    cosines: npt.NDArray[np.float64]
+    words: npt.NDArray[np.float64]
+    part_cosines: npt.NDArray[np.float64]
+    part_words: npt.NDArray[np.float64]
+    threads: npt.NDArray[np.int64]
+    before: npt.NDArray[np.int64]
+
+
+class Part(NamedTuple):
+    """One part of a question that asks for several things.
+
+    Args:
+        vector: Of the part; None skips its dense leg.
+        terms: Its lexical terms.
+    """
+
+    vector: Vector | None
+    terms: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What a search found.
@@ -43,10 +83,12 @@ class Found:
     Args:
         candidates: Each with both scores where it has them.
         source: Which path answered.
+        context: What stands around them; None where the store does not tell, or nothing was found.
     """
 
     candidates: Sequence[Candidate]
     source: SearchSource
+    context: Context | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +150,7 @@ class JournalTurn:
         replaces: Hash of the answer message that this one replaces (a regenerated answer); None otherwise.
         user_text: The newest user text, which in a tool loop lies before `new`; guarded.
         previous: The user's message before `context`, guarded; None at a thread's start.
+        in_play: Whether the messages before `new` have opened a play that still goes on.
         recalled: The memories of `injected`, while this process has them at hand; never stored.
     """
 
@@ -127,6 +170,7 @@ class JournalTurn:
     user_text: str = ""
     implicit: bool = False
     previous: Message | None = None
+    in_play: bool = False
     recalled: tuple[Memory, ...] = ()
 
 
@@ -154,6 +198,27 @@ class SessionInfo:
     last_at: datetime
     turns: int
     ended_at: datetime | None
+
+
+FROZEN = ""
+"""In place of a chain hash: the block in the system prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What was put into a session's requests at one place; it never changes.
+
+    Args:
+        text: As it stands there; empty where nothing was added.
+        tokens: Its cost.
+        items: Ids of the memories in it, and ``slot:<name>`` for slots.
+        mentions: Ids of memories whose former words stand in it, and marks (`slot:…`, `version:…`) of what was told.
+    """
+
+    text: str = ""
+    tokens: int = 0
+    items: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,8 +424,12 @@ class Transaction(Protocol):
     def keep_note(self, name: str, text: str) -> None:
         """Remember a word of our own housekeeping, such as when a schedule last ran."""
 
+    def unfreeze(self, scope: Scope, memory_ids: Collection[str]) -> None:
+        """Take these memories out of what stands in the user's sessions; `forget` does so by itself."""
+
     def touch(self, scope: Scope, memory_ids: Collection[str], now: datetime) -> None:
-        """Count one use of records that the scope may read: access_count + 1, last_accessed_at = now, strength + 0.1 up to 2.0."""
+        """Count one use of records that the scope may read: access_count + 1, last_accessed_at = now, and
+        strength + 0.1, at most 2.0."""
 
     def mark_seen(self, seen_scope: str, owner: str, messages: Sequence[Message]) -> None:
         """Remember chain hashes (within `seen_scope`) and content hashes (within `owner`), without expiry."""
@@ -425,7 +494,14 @@ class Store(Protocol):
         """Every version of the record and of those it superseded, oldest first; empty when unknown."""
 
     def search(
-        self, scope: Scope, vector: Vector | None, terms: Sequence[str], *, limit: int, filters: Filters | None = None
+        self,
+        scope: Scope,
+        vector: Vector | None,
+        terms: Sequence[str],
+        *,
+        limit: int,
+        filters: Filters | None = None,
+        parts: Sequence[Part] | None = None,
     ) -> Found:
         """Both search legs over the scope's active records.
 
@@ -434,6 +510,8 @@ class Store(Protocol):
             terms: Lexical terms (`lexical.terms`); empty skips the lexical leg.
             limit: Candidates per leg. Every one returned carries both scores where it has them.
             filters: Narrow the candidates (memory_type, kind, tags, created_*); `state` is always active.
+            parts: Of a question that asks for several things: the best of each are candidates too. Not None, it also
+                asks for the neighbours of the best, and for the `Context`.
         """
 
     def holding(self, scope: Scope, terms: Sequence[str], *, limit: int) -> Sequence[Memory]:
@@ -466,6 +544,20 @@ class Store(Protocol):
 
     def stats(self, scope: Scope) -> Mapping[str, Any]:
         """Counts by memory_type, kind and state, plus how many searches each path answered."""
+
+    # ── what stands in a session's requests ────────────────────────────────────────────────────────────────────────
+    def pieces(self, scope: Scope) -> Mapping[str, Piece]:
+        """The session's pieces by the chain hash of the user message they stand behind; `FROZEN` for the block."""
+
+    def keep_piece(self, scope: Scope, chain: str, piece: Piece) -> Piece:
+        """Keep a piece where none is kept yet; it is written in the background.
+
+        Returns:
+            The piece that stands there from now on: the first one.
+        """
+
+    def states(self, scope: Scope, memory_ids: Collection[str]) -> Mapping[str, tuple[State, str | None, int]]:
+        """State, successor and version of those of the records that the scope may read."""
 
     # ── sweeps ─────────────────────────────────────────────────────────────────────────────────────────────────
     def owners(self) -> Iterator[Scope]:

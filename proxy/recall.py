@@ -9,22 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
 
-from proxy import rank
 from proxy.conflict import normal
 from proxy.errors import EmbedderError, StoreError, WorkingMemoryUnavailable
 from proxy.language import detect
 from proxy.metrics import Metrics
-from proxy.plugs import Embedder, Filters, SearchSource, Store, WorkingMemory
+from proxy.plugs import Embedder, Filters, Store, WorkingMemory
 from proxy.policy.rules import PolicySet
+from proxy.retrieve import CANDIDATES_PER_LEG as CANDIDATES_PER_LEG
+from proxy.retrieve import Hit as Hit
+from proxy.retrieve import Query, retrieve
 from proxy.scope import Scope
 from proxy.settings import Recall as RecallSettings
-from proxy.store.lexical import query_terms
 from proxy.ttl_cache import TTLCache
-from proxy.types import Memory, MemoryType, Slot, Vector
+from proxy.types import MemoryType, Slot, Vector
 
-CANDIDATES_PER_LEG = 24
 _CACHED = 1_000
 _LONG_TERM: tuple[MemoryType, ...] = ("semantic", "episodic", "reflective")
 _ALWAYS_RELEVANT = frozenset({"preference", "instruction", "correction", "fact", "feedback"})
@@ -41,27 +40,13 @@ class Question:
         text: The question.
         now: The moment that ages are counted to.
         in_request: Hashes of the messages in this very request; what was made from them is not recalled.
+        present: Ids of memories that the conversation has been told already.
     """
 
     text: str
     now: datetime
     in_request: frozenset[str] = frozenset()
-
-
-class Hit(NamedTuple):
-    """A memory with its score and the score's parts.
-
-    Args:
-        memory: The record.
-        score: ≥ 0, comparable within one recall only.
-        parts: Legs and factors by name.
-        left_out: Why it is not to be injected; None when it is.
-    """
-
-    memory: Memory
-    score: float
-    parts: Mapping[str, Any]
-    left_out: str | None = None
+    present: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -149,9 +134,11 @@ class Recall:
         self, scope: Scope, text: str, *, now: datetime, policies: PolicySet, top_k: int, filters: Filters | None
     ) -> list[Hit]:
         """As `search`, with the candidates that it leaves out, and why; all of them, best first."""
-        vector = self._vector(text, [])
+        query = Query.of(text, lambda part: self._vector(part, []))
         candidates = max(CANDIDATES_PER_LEG, top_k)
-        hits, _ = self._score(scope, text, vector, now, policies, candidates, filters)
+        hits, _ = retrieve(
+            self._store, scope, query, now=now, policies=policies, limit=candidates, keep=candidates, filters=filters
+        )
         given, judged = 0, []
         for hit in hits:
             if hit.memory.confidence < self._config.min_confidence:
@@ -170,56 +157,12 @@ class Recall:
         if kept is not None:
             self._metrics.recalls("cache", scope.owner)
             return [hit for hit in kept if hit.memory.expires_at is None or hit.memory.expires_at > question.now]
-        vector = self._vector(question.text, found.failures)
-        hits, source = self._score(scope, question.text, vector, question.now, policies, CANDIDATES_PER_LEG, None)
+        query = Query.of(question.text, lambda part: self._vector(part, found.failures))
+        hits, source = retrieve(self._store, scope, query, now=question.now, policies=policies)
         self._metrics.recalls(source, scope.owner)
         if "embedder" not in found.failures:
             self._cache.put(key, hits)
         return hits
-
-    def _score(
-        self,
-        scope: Scope,
-        text: str,
-        vector: Vector | None,
-        now: datetime,
-        policies: PolicySet,
-        limit: int,
-        filters: Filters | None,
-    ) -> tuple[list[Hit], SearchSource]:
-        searched = self._store.search(scope, vector, query_terms(text), limit=limit, filters=filters)
-        found = searched.candidates
-        if not found:
-            return [], searched.source
-        language = detect(text)
-        retrieval = policies.retrieval
-        fused = rank.fuse([c.dense for c in found], [c.lexical for c in found], retrieval.weights(language))
-        memories = self._store.load(scope, [candidate.row for candidate in found])
-        bonuses = retrieval.bonus(text, language)
-        hits = []
-        for value, (row, dense, lexical) in zip(fused, found, strict=True):
-            memory = memories.get(row)
-            if memory is None:
-                continue
-            parts = rank.score(
-                value,
-                age_s=(now - memory.valid_from).total_seconds(),
-                half_life_s=retrieval.decay(memory.memory_type, memory.kind),
-                confidence=memory.confidence,
-                strength=memory.strength,
-                bonus=bonuses.get(memory.memory_type, 1.0),
-            )
-            named = {
-                "dense": dense,
-                "lexical": lexical,
-                "fused": parts.fused,
-                "decay": parts.decay,
-                "confidence": parts.confidence,
-                "strength": parts.strength,
-                "bonus": parts.bonus,
-            }
-            hits.append(Hit(memory, parts.score, named))
-        return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id)), searched.source
 
     def _select(self, scope: Scope, ranked: Sequence[Hit], question: Question) -> list[Hit]:
         quotas = self._config.quotas
@@ -234,6 +177,8 @@ class Recall:
                 reason: str | None = "confidence below recall.min_confidence"
             elif memory.source.message_hash in question.in_request:
                 reason = "its message is in the request"
+            elif memory.id in question.present:
+                reason = "already in the conversation"
             elif memory.kind == "turn" and memory.source.message_hash in sources:
                 reason = "a memory made from the same message"
             elif not self._relevant(hit, language):
@@ -279,5 +224,6 @@ class Recall:
         try:
             return self._embedder.query(text)
         except EmbedderError:
-            failures.append("embedder")
+            if "embedder" not in failures:
+                failures.append("embedder")
             return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,11 +20,12 @@ from proxy.errors import StoreError, StoreUnavailable
 from proxy.metrics import Metrics
 from proxy.observe import answer_hash
 from proxy.plugs import JournalTurn, Ledger, Store
+from proxy.policy.play import LOOKED_BACK, in_play
 from proxy.policy.rules import PolicySet
 from proxy.prepare import Preparation, trim
 from proxy.recall import Hit
 from proxy.scope import Scope
-from proxy.types import Answer, Message, ToolCall
+from proxy.types import Answer, Memory, Message, ToolCall
 
 log = structlog.get_logger(__name__)
 HOLD_S = 0.045
@@ -100,6 +101,8 @@ class Recorder:
         """
         if call.journalled is None:
             return
+        if call.scope is not None and call.talk is not None and answer.status == "complete":
+            self._preparation.link(call.scope, call.talk.answer_link(answer))
         ended = self._spawn(self._close(call, call.journalled, answer))
         done, _ = await asyncio.wait({ended}, timeout=HOLD_S)
         if not done:
@@ -173,7 +176,10 @@ class Recorder:
             model=call.model,
             user_text=user_text,
             previous=None if (before := call.talk.asked_before) is None else guarded(before, policies),
-            recalled=tuple(hit.memory for hit in found.recalled.hits if hit.memory.id in items),
+            in_play=in_play(
+                (message.role, message.text, bool(message.tool_calls)) for message in call.talk.earlier[-LOOKED_BACK:]
+            ),
+            recalled=_at_hand(found.recalled.hits, items),
         )
         return self._store.journal_open(turn, ledger)
 
@@ -249,6 +255,13 @@ def _guarded_text(text: str, policies: PolicySet) -> str:
     """At most `guard.max_chars`, our own block cut out, secrets taken out."""
     own = guard.strip_block(text, inject.OPEN_MARK, inject.CLOSE_MARK)
     return guard.guard(own[: policies.guard.max_chars], policies.guard_options).text
+
+
+def _at_hand(hits: Sequence[Hit], items: Collection[str]) -> tuple[Memory, ...]:
+    """The injected memories, where this call recalled all of them; those of earlier calls must be read."""
+    injected = {item for item in items if not item.startswith("slot:")}
+    memories = tuple(hit.memory for hit in hits if hit.memory.id in injected)
+    return memories if len(memories) == len(injected) else ()
 
 
 def _recalled(hit: Hit) -> dict[str, Any]:

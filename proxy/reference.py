@@ -20,9 +20,9 @@ _HEAD = """\
 # Configuration reference
 
 Every key of `config.yaml`, with its default; made from the code. Each is also an environment variable, which wins:
-`SIDEMIRROR__` and the key's path in capitals, joined by two underscores (`SIDEMIRROR__SERVER__PORT=9000`); lists and maps
-are given in JSON. Relative paths start at the file's folder. Unknown keys are errors, with line and column. What is
-remembered, and for how long, is not here but in `policies/`.
+`SIDEMIRROR__` and the key's path in capitals, joined by two underscores (`SIDEMIRROR__SERVER__PORT=9000`); lists and
+maps are given in JSON. Relative paths start at the file's folder. Unknown keys are errors, with line and column. What
+is remembered, and for how long, is not here but in `policies/`.
 """
 
 

@@ -1,4 +1,4 @@
-"""Write-back: a journalled turn, an event, or an explicit write → memories. It waits, so it runs in write-back's threads.
+"""Write-back: a journalled turn, an event, or an explicit write → memories. It waits: it runs in threads of its own.
 
 In: a `JournalTurn`, an `Event`, or a `Draft` from the API. Out: records in the store, slots in working memory,
 `Outcome`s in the ledger. What is written was drafted (`drafting`: policies, wording), planned (`plan`: guard, conflict
@@ -40,7 +40,7 @@ class Helpers:
     """What write-back may use beside the stores; all of it may be missing.
 
     Args:
-        value: The value classifier; None lets every text pass.
+        value: The value classifier; None keeps nothing for its worth alone.
         extractor: Asks models; None leaves it to the rules.
         judge: A model's verdict on two texts, for the conflict step.
         zone: `identity.timezone`.
@@ -136,12 +136,15 @@ class Remember:
             slots = [(slot, event) for slot, event in drafted.slots if not self._forgotten(turn.scope, event)]
             noted = [*_of_answer(turn.answer), *drafted.notes, *self._notes.fill(turn.scope, slots)]
             work = self._plan(turn.scope, drafted, turn)
-            written = self._write_turn(turn, work, noted)
+            # The same question sent again, or answered anew, is no second use.
+            written = self._write_turn(turn, work, noted, self._drawn_on(turn) if fresh else [])
         if fresh:
             self._notes.add_steps(turn, [one.memory for one in written if one.memory])
         for choice in work.choices:
             if choice.messages and not choice.request.restore:
                 self._notes.clear(turn.scope, choice.messages, for_good=False)
+        for scope in _summed_up(work.choices):
+            self._sum_up_again(scope)
         outcomes = [*noted, *(one.outcome for one in written)]
         for outcome in outcomes:
             self._metrics.written(outcome.action)
@@ -275,9 +278,7 @@ class Remember:
             self._metrics.written("restored")
         return restored
 
-    def forget(
-        self, scope: Scope, memory_ids: Sequence[str], *, check: Callable[[], None] = lambda: None
-    ) -> int:
+    def forget(self, scope: Scope, memory_ids: Sequence[str], *, check: Callable[[], None] = lambda: None) -> int:
         """Erase records for good, with all that hangs on them (design §4), from both layers.
 
         Args:
@@ -309,7 +310,9 @@ class Remember:
         """Whether these words were worked on before: in this session, or in one that the client did not name."""
         if self._store.seen(turn.seen_scope, [turn.chain]):
             return True
-        since = turn.at - timedelta(seconds=self._idle_s)
+        # The same words after the same exchange are an old thread sent again, whenever that is; of an opening alone,
+        # which may come anew any day, that is only sure for a while.
+        since = None if turn.context is not None else turn.at - timedelta(seconds=self._idle_s)
         return turn.implicit and bool(self._store.seen(turn.scope.owner, [turn.chain], since=since))
 
     def _plan(self, scope: Scope, drafted: Drafted, turn: JournalTurn | None) -> _Work:
@@ -354,7 +357,11 @@ class Remember:
             at = said.index(event.message_hash) if event.message_hash in said else 0
             before = turn.previous.hash if turn.previous is not None else None
             spoken = Spoken(event.message_hash, tuple(said[:at]), answer, before)
-            found.append(self._forgetting.plan(scope, request, spoken))
+            choice = self._forgetting.plan(scope, request, spoken)
+            if not request.restore:  # in a talk that is told late, what came after it was not meant
+                meant = tuple(memory for memory in choice.memories if memory.valid_from <= event.at)
+                choice = replace(choice, memories=meant)
+            found.append(choice)
         return found
 
     def _replaced(self, turn: JournalTurn) -> list[Memory]:
@@ -373,9 +380,11 @@ class Remember:
         return self._allotment.refusal(owner, rate, self._clock(), lambda: self._store.count(scope))
 
     # ── writing ────────────────────────────────────────────────────────────────────────────────────────────────
-    def _write_turn(self, turn: JournalTurn, work: _Work, noted: Sequence[Outcome]) -> list[Written]:
+    def _write_turn(
+        self, turn: JournalTurn, work: _Work, noted: Sequence[Outcome], drawn_on: Sequence[str]
+    ) -> list[Written]:
         messages: list[Message] = [*turn.backfill, *turn.new]
-        gone, drawn_on = self._replaced(turn), self._drawn_on(turn)
+        gone = self._replaced(turn)
 
         def commit(tx: Transaction) -> tuple[list[Plan], list[Outcome]]:
             now = self._clock()
@@ -428,6 +437,16 @@ def _source(scope: Scope, draft: Draft, event: Event, turn: JournalTurn | None) 
 def _silenced(choices: Sequence[Choice], draft: Draft, event: Event, asked_in: set[str | None]) -> bool:
     asking = event.message_hash if event.message_hash in asked_in else None
     return any(forgetting.silences(choice, draft, event.message_hash, asking) for choice in choices)
+
+
+def _summed_up(choices: Sequence[Choice]) -> set[Scope]:
+    """The sessions whose summaries were put away, since they repeated what was asked to be forgotten."""
+    return {
+        Scope(one.tenant, one.user_id, one.agent_id, one.session_id)
+        for choice in choices
+        for one in choice.memories
+        if one.kind == "summary" and not choice.request.restore
+    }
 
 
 def _of_answer(answer: Answer | None) -> list[Outcome]:

@@ -72,6 +72,32 @@ class Scope:
         return self.partition("agent")
 
 
+@dataclass(frozen=True, slots=True)
+class TenantScope:
+    """All users of one tenant: what its administrator may look at, and nobody writes to.
+
+    No ordinary read takes one: it is no `Scope`, and has no partitions.
+
+    Args:
+        tenant: Never empty.
+        user_id: Only this user; None for all.
+        agent_id: Only what this agent wrote; None for all.
+
+    Raises:
+        ValueError: As for `Scope`.
+    """
+
+    tenant: str
+    user_id: str | None = None
+    agent_id: str | None = None
+
+    def __post_init__(self) -> None:
+        check_part("tenant", self.tenant)
+        for name in ("user_id", "agent_id"):
+            if (value := getattr(self, name)) is not None:
+                check_part(name, value)
+
+
 def check_part(name: str, value: str) -> str:
     """Refuse a scope part that could not identify anyone.
 

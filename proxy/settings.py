@@ -322,18 +322,13 @@ class Inject(_Section):
     """How recalled memories enter the request."""
 
     placement: Literal["system", "user", "session"] = Field(
-        "system", description="system: end of the system prompt; user: end of the newest user message."
+        "session",
+        description="session: frozen at a session's first turn, later memories behind the newest user message, so that "
+        "prompts stay cacheable; system: rebuilt at the end of the system prompt; user: of the newest user message.",
     )
     budget_tokens: Whole = Field(1200, ge=0, description="Most tokens of memory in one request.")
     share_of_context: Real = Field(0.15, gt=0, le=1, description="Most memory as a share of the model's window.")
     max_item_chars: Whole = Field(400, ge=40, description="Longer memories are injected in their short form.")
-
-    @field_validator("placement")
-    @classmethod
-    def _rebuilt_only(cls, placement: str) -> str:
-        if placement == "session":
-            raise ValueError(f"'session' is {LATER}; use system or user")
-        return placement
 
 
 class Session(_Section):

@@ -69,7 +69,10 @@ def stand_alone(
     text = pronouns.named(text, before, language)
     if of_user:
         text = (first_person.chinese if language == "zh" else first_person.english)(text)
-    return unmask(_closed(text), spans) or content
+    text = _closed(text)
+    if text.startswith("the user"):  # a sentence begins with it
+        text = f"T{text[1:]}"
+    return unmask(text, spans) or content
 
 
 def standing(draft: Draft, event: Event, zone: tzinfo, before: Sequence[str] = ()) -> Draft:

@@ -50,6 +50,11 @@ _OPENERS: Final[Mapping[str, str]] = {
         " 推荐 取消 润 导出 想个 读 检查 停 格式 催 试 扩写 运行 别管 退出 往下 定个 压缩 加 删 看 出 做 找 列出 分析"
         " 介绍 起 模拟 扮"
     ),
+    "opens_as_order": (
+        "don't dont never always stop whenever keep use avoid skip treat mark cite stick default when from mind no"
+        " round leave answer"
+        " 别 不要 以后 今后 往后 凡是 每次 一律 统一 报价 代码 列清 夜里"
+    ),
 }
 _SIGNS: Final[Mapping[str, str]] = {
     "asks": (
@@ -62,7 +67,9 @@ _SIGNS: Final[Mapping[str, str]] = {
     "third_person": (
         "he she he's she's his her they they're their him them someone somebody some guy lady dude"
         " coworker's colleague's friend's cousin cousin's neighbour's neighbor's roommate classmate"
+        " flatmate buddy mate bloke neighbour neighbor everyone coworker boyfriend girlfriend recruiter customer"
         " 他 她 那个 隔壁 有个 有人 某 那位 楼上 楼下 路边 邻居 表弟 表妹 表姐 表哥 的朋 友的 事的"
+        " 室友 哥们 同学 顾客 对象"
     ),
     "lasting": (
         "always never usually every each often mostly normally generally tend from remember whenever weekends daily"
@@ -99,6 +106,25 @@ _SIGNS: Final[Mapping[str, str]] = {
         "traceback error err exception warn warning info debug critical fatal import def return const var void"
         " function class select insert values kubectl docker curl wget chmod sudo systemctl bash npm yarn pip export"
         " 报错 错误 超时 失败"
+    ),
+    "came_out": (
+        "fixed solved stopped turned turns worked works helped saved cured brought rid refund refunded agreed passed"
+        " failed lost because caused once since rolling swapping adding clearing"
+        " 解决 好了 修好 原来 就不 不再 终于 退了 最后 是因 查出 降到 以后就"
+    ),
+    "judges": (
+        "too missed forgot wrong helpful loved hated useless perfect bland harsh easy steep suggested recommended gave"
+        " mixing"
+        " 上次 上回 你给 管用 漏了 不行 好用 满意 太长 太重 太满 你老 那版 那个"
+    ),
+    "mocks": "sure yeah obviously totally jealous kidding exactly wanted heart moon 可不 真好 逗你 正合 倒也 是是 不是",
+    "just_this": (
+        "hours hour minutes stuck queue hold slide email reply layout version evening afternoon again red"
+        " 一下 下午 一晚 这会 又打 这封 这张 这题 这段 这次 没到 排了 堵在"
+    ),
+    "cites": (
+        "clause sentence sample candidate review song sign horoscope contract chapter narrator diary tenant item"
+        " 例句 歌里 评论 留言 条承 乙方 甲方 第二 作文 牌子 星座 比如"
     ),
     "thanks": "thanks thank thx thnx ty cheers grateful appreciated sorry srry 谢 感恩 辛苦 抱歉 好意",
     "feels": (

@@ -169,6 +169,7 @@ class Event:
         user_id: For `user:` conditions.
         turn: 1-based number of this turn in its session, for `turn_end: {every: n}`.
         tool_call_id: For the task chain.
+        in_play: Whether earlier messages have opened a play (a part, a story) that still goes on.
     """
 
     type: EventType
@@ -187,6 +188,7 @@ class Event:
     user_id: str = ""
     turn: int = 1
     tool_call_id: str | None = None
+    in_play: bool = False
 
 
 @dataclass(frozen=True, slots=True)

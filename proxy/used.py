@@ -55,6 +55,4 @@ def _drawn_on(words: frozenset[str], said: set[str]) -> bool:
 @lru_cache(maxsize=8_192)
 def _own_words(content: str) -> frozenset[str]:
     """The words of a memory that tell it from others: single ideographs do not."""
-    return frozenset(
-        word for word in terms(content) if word not in _NOT_ITS_OWN and (word.isascii() or len(word) > 1)
-    )
+    return frozenset(word for word in terms(content) if word not in _NOT_ITS_OWN and (word.isascii() or len(word) > 1))

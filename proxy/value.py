@@ -52,7 +52,7 @@ class ValueModel:
     Args:
         with_vector: Used, together with `meaning`, where the text has a vector.
         alone: Used where it has none.
-        meaning: Weights of a document vector, shape (dimension,).
+        meaning: Weights of a document vector, shape (dimension,); empty where vectors are not looked at.
     """
 
     with_vector: Linear
@@ -60,28 +60,28 @@ class ValueModel:
     meaning: npt.NDArray[np.float32]
 
     @classmethod
-    def load(cls, path: Path, fingerprint: str) -> Self | None:
-        """Read the weights, if they are of the embedder in use.
+    def load(cls, path: Path, fingerprint: str) -> Self:
+        """Read the weights; those of vectors only if they are of the embedder in use.
 
         Args:
             path: The file that ``bench/fit_value.py`` wrote; `WEIGHTS` is the shipped one.
             fingerprint: That of the embedder in use.
 
         Returns:
-            The model; None when it was fitted on another embedder's vectors, whose figures would mean nothing. The
-            check then lets everything pass.
+            The model. Fitted on another embedder's vectors, whose figures would mean nothing here, it judges by the
+            surface alone.
 
         Raises:
             SidemirrorError: The file is missing, or is not of this form.
         """
         try:
             content = json.loads(path.read_bytes())
-            if content["embedder"] != fingerprint:
-                return None
             meaning = np.array(content["meaning"], dtype=np.float32)
             if meaning.ndim != 1 or not np.isfinite(meaning).all():
                 raise ValueError("meaning is no list of finite numbers")
-            return cls(_linear(content["with_vector"]), _linear(content["alone"]), meaning)
+            both, alone = _linear(content["with_vector"]), _linear(content["alone"])
+            ours = content["embedder"] == fingerprint
+            return cls(both if ours else alone, alone, meaning if ours else meaning[:0])
         except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise SidemirrorError(f"{path} cannot be read as value weights ({error!r}); install anew") from error
 
@@ -106,7 +106,7 @@ class ValueModel:
         if not any(map(str.isalnum, text)):
             return 0.0
         seen = look(text)
-        if vector is not None:
+        if vector is not None and self.meaning.size:
             log_odds = self.with_vector.log_odds(seen) + float(vector @ self.meaning)
             if math.isfinite(log_odds):
                 return _probability(log_odds)

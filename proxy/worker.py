@@ -18,6 +18,7 @@ import structlog
 from proxy.errors import StoreUnavailable
 from proxy.metrics import Metrics
 from proxy.plugs import JournalTurn, Store
+from proxy.scope import Scope
 from proxy.types import Outcome
 
 log = structlog.get_logger(__name__)
@@ -31,6 +32,11 @@ _REASON_CHARS = 300
 class _Job:
     turn: JournalTurn
     tries: int = 0
+
+
+def lane_of(scope: Scope, lanes: int) -> int:
+    """The lane in which a user's turns follow one another: always the same one, as long as the process lives."""
+    return hash((scope.tenant, scope.user_id)) % lanes
 
 
 class Worker:
@@ -71,8 +77,7 @@ class Worker:
             self._put(_Job(turn))
 
     def _put(self, job: _Job) -> None:
-        scope = job.turn.scope
-        self._lanes[hash((scope.tenant, scope.user_id)) % len(self._lanes)].put_nowait(job)
+        self._lanes[lane_of(job.turn.scope, len(self._lanes))].put_nowait(job)
 
     async def run(self) -> None:
         """Work until cancelled; starts with what the journal holds from before."""

@@ -54,9 +54,8 @@ def apply(tx: Transaction, plans: Sequence[Plan], now: datetime) -> list[Plan]:
         try:
             if plan.decision.action == "supersede" and target is not None and not alone:
                 tx.supersede(target, plan.memory, plan.vector)
-            elif plan.decision.action != "merge" or target is None or alone:
-                tx.insert(plan.memory, plan.vector)
-            elif (alone := not _stands(tx, target)):  # a sweep may have put it away since it was looked at
+            elif plan.decision.action != "merge" or target is None or (alone := alone or not _stands(tx, target)):
+                # A sweep may have put the target away since it was looked at.
                 tx.insert(plan.memory, plan.vector)
             else:
                 # Said again in another session it counts for more; said again in the same one it does not.

@@ -266,6 +266,7 @@ def config_for(folder: Path, upstream: str, redis_port: int, **more: Any) -> Con
             "policies": [folder / "policies"],
             "upstream": {"base_url": upstream},
             "redis": {"url": f"redis://127.0.0.1:{redis_port}/0"},
+            "inject": {"placement": "system"},  # the same question is asked again, and must be answered anew
             **more,
         }
     )

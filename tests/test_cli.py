@@ -194,8 +194,8 @@ def test_check_passes_a_mended_file(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "rule", "kept"),
     [
-        ("我更喜欢深色模式。", "preference-liked", "用户喜欢深色模式"),
-        ("I prefer dark mode.", "preference-liked", "The user prefers dark mode"),
+        ("我更喜欢深色模式。", "preference-theme", "用户喜欢深色模式"),
+        ("I prefer dark mode.", "preference-theme", "The user prefers dark mode"),
     ],
 )
 def test_explain_shows_the_rule_and_what_it_would_write(run: Run, said: str, rule: str, kept: str) -> None:
@@ -212,9 +212,9 @@ def test_explain_shows_the_rule_and_what_it_would_write(run: Run, said: str, rul
 
 def test_explain_with_all_shows_why_rules_did_not_match(run: Run) -> None:
     said = "Do I prefer dark mode?"
-    assert "preference-liked" not in run("policy", "explain", said).out
+    assert "preference-theme" not in run("policy", "explain", said).out
     everything = run("policy", "explain", said, "--all").out
-    assert "preference-liked" in everything
+    assert "preference-theme" in everything
     assert "✗" in everything
 
 
@@ -278,7 +278,7 @@ def test_the_demo_compares_with_and_without_memory_offline(tmp_path: Path) -> No
         assert re.search(r"recalled +│ .*injected", part)
         assert re.search(r": ok, [1-9]\d* injected, [1-9]\d* tokens", part)
     assert any(
-        re.search(r"written +│ 用户喜欢深色模式 +│ created by preference-liked", part) for part in shown["first on"]
+        re.search(r"written +│ 用户喜欢深色模式 +│ created by preference-theme", part) for part in shown["first on"]
     )
     for part in shown["third off"]:
         assert "0 injected, 0 tokens" in part

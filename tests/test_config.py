@@ -51,7 +51,7 @@ class TestDefaults:
             "store.url": "sqlite", "embedding.provider": "model2vec", "embedding.model": "builtin",
             "index.exact_below": 2000, "recall.deadline_ms": 50, "recall.cache_s": 30, "recall.min_confidence": 0.25,
             "recall.quotas.working": "all", "recall.quotas.semantic": 8, "recall.quotas.episodic": 5,
-            "recall.quotas.reflective": 2, "recall.recent_episodic": 2, "inject.placement": "system",
+            "recall.quotas.reflective": 2, "recall.recent_episodic": 2, "inject.placement": "session",
             "inject.budget_tokens": 1200, "inject.share_of_context": 0.15, "inject.max_item_chars": 400,
             "session.idle_s": 1800, "backup.at": None, "backup.keep": 7, "debug": False,
         }  # fmt: skip
@@ -189,7 +189,6 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("text", "names"),
         [
-            ("inject: {placement: session}", "inject.placement"),
             ("store: {url: 'postgresql://h/db'}", "store.url"),
             ("embedding: {provider: litellm}", "embedding.provider"),
         ],

@@ -1,4 +1,4 @@
-"""The documentation's examples work: policies load, commands exist, links lead somewhere, the reference is the code's."""
+"""The documentation works: policies load, commands exist, links lead somewhere, the reference is the code's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def test_the_policies_shown_load_beside_the_shipped_ones(tmp_path: Path, number:
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_command_shown_exists_with_its_options(page: Path) -> None:
-    for line in re.findall(r"^(?:\$ )?(?:\.venv/bin/)?sidemirror ([^#|`\n]*)", "\n".join(blocks(page, "sh")), re.MULTILINE):
+    for line in re.findall(
+        r"^(?:\$ )?(?:\.venv/bin/)?sidemirror ([^#|`\n]*)", "\n".join(blocks(page, "sh")), re.MULTILINE
+    ):
         command, words = get_command(cli), line.split()
         while words and hasattr(command, "commands"):
             assert words[0] in command.commands, f"{page.name}: sidemirror {line}"

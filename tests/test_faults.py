@@ -41,6 +41,8 @@ DEADLINES_S = 0.1
 MARGIN_S = 3.0
 """What a busy machine may add. Without a deadline a paused Redis would hold a call up for ever."""
 UNHURRIED = {"deadline_ms": 5_000}
+REBUILT = {"placement": "system"}
+"""The same question is asked again and again, and must be answered anew each time."""
 """For tests of other things than the deadline."""
 
 
@@ -61,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
 def product(provider: ScriptedUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A product that the tests of this module break, and that heals each time."""
     folder = folder_with_rules(tmp_path_factory.mktemp("faults") / "product")
-    with running(folder, config={"upstream": {"base_url": provider.url}}) as started:
+    with running(folder, config={"upstream": {"base_url": provider.url}, "inject": REBUILT}) as started:
         yield started
 
 

@@ -157,13 +157,7 @@ def test_unknown_paths_of_ours_are_404(product: Running, path: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("POST", "/memory/forget"),
-        ("GET", "/memory/policies"),
-        ("POST", "/memory/policies/explain"),
-        ("GET", "/debug/memories"),
-        ("POST", "/mcp"),
         ("GET", "/ui"),
-        ("GET", "/openapi.json"),
     ],
 )
 def test_what_comes_later_is_501(product: Running, method: str, path: str) -> None:

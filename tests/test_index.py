@@ -70,8 +70,10 @@ def fill(store: SqliteStore, count: int, owner: Scope = ALICE) -> list[Memory]:
     return records
 
 
-def search(store: SqliteStore, seed: int, owner: Scope = ALICE, limit: int = 5, **more: Filters) -> list[str]:
-    found = store.search(owner, unit(seed), [], limit=limit, **more).candidates
+def search(
+    store: SqliteStore, seed: int, owner: Scope = ALICE, limit: int = 5, filters: Filters | None = None
+) -> list[str]:
+    found = store.search(owner, unit(seed), [], limit=limit, filters=filters).candidates
     records = store.load(owner, [one.row for one in found])
     return [records[one.row].content for one in found]
 
@@ -523,7 +525,7 @@ def test_any_file_and_any_order_of_changes_give_what_a_dictionary_gives(
     file = files.open("p")
     assert file is not None
     expected = {row: entry(row, seed) for row, seed in start.items()}
-    stored = [(one.row, one.term_count, None, one.vector) for one in expected.values()]
+    stored = [(one.row, one.term_count, None, one.vector, one.thread) for one in expected.values()]
     held = Filed(file, [stored[::2], stored[1::2]], DIMENSION)
     assert alive(held, expected) == expected
     for what, row, seed, term_count in steps:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,3 +134,10 @@ def test_questions_ask_only_for_what_the_same_text_would_have_stored(text: str) 
 def _all_terms(text: str) -> list[str]:
     """Terms as stored beside a content word: the rule that only function words remain does not apply."""
     return terms(f"{text} zzz") + terms(text)
+
+
+@pytest.mark.parametrize("ruler", ["-" * 50_000, "|---" * 5_000, "/~" * 20_000, "#" * 50_000])
+def test_rulers_and_tables_take_no_time(ruler: str) -> None:
+    started = time.process_time()
+    assert {"head", "tail"} <= set(terms(f"head\n{ruler}\ntail"))
+    assert time.process_time() - started < 2.0

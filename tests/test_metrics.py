@@ -61,11 +61,24 @@ def test_what_healed_is_no_longer_degraded() -> None:
     assert value(metrics, "degraded", reason="store") == 0
 
 
-def test_recalls_are_told_by_source() -> None:
+def test_recalls_are_told_by_owner_and_source() -> None:
     metrics = Metrics()
     for source in ("exact", "cache", "exact"):
-        metrics.recalls(source)
-    assert metrics.recall_counts() == {"exact": 2, "index": 0, "cache": 1}
+        metrics.recalls(source, "alice")
+    metrics.recalls("index", "bob")
+    assert metrics.recall_counts("alice") == {"exact": 2, "index": 0, "cache": 1}
+    assert metrics.recall_counts("bob") == {"exact": 0, "index": 1, "cache": 0}
+    assert metrics.recall_counts("carol") == {"exact": 0, "index": 0, "cache": 0}
+    assert value(metrics, "recall_total", source="exact") == 2
+    assert "alice" not in metrics.render().decode()
+
+
+def test_owners_are_counted_for_as_long_as_they_are_among_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.metrics.MAX_OWNERS", 2)
+    metrics = Metrics()
+    for owner in ("alice", "bob", "alice", "carol"):
+        metrics.recalls("exact", owner)
+    assert [metrics.recall_counts(owner)["exact"] for owner in ("alice", "bob", "carol")] == [2, 0, 1]
 
 
 def test_tokens_are_counted_with_memory_on_and_off() -> None:

@@ -279,7 +279,7 @@ def test_session_end_gives_its_summary_and_points(tmp_path: Path) -> None:
     rules = policies(tmp_path, summary, points)
     data = {"summary": "Moved the port. It works.", "points": ["port 5433.", "restart"], "session_id": "S 1"}
     first, second = came(rules, "text", "session_end", data=data).drafts
-    assert (first.content, first.key) == ("Moved the port. It works", "session.s-1")
+    assert (first.content, first.key) == ("Moved the port. It works", "session.S 1")
     assert second.content == "Points: port 5433; restart"
     assert came(rules, "改了端口", "session_end", data=data).drafts[1].content == "要点：port 5433；restart"
     nothings: list[Any] = [None, {}, {"summary": "", "points": []}, [], "x"]

@@ -165,7 +165,7 @@ def test_single_valued_facts_have_a_key_so_that_a_correction_finds_them() -> Non
     assert [draft.key for draft in first if draft.kind != "turn"] == ["user.name", "user.home"]
     assert second[0].key == "user.home"
     assert second[0].on_conflict == "supersede"
-    assert said("Our staging server listens on port 2222.").drafts[0].key == "env.port.staging-server"
+    assert said("Our staging server listens on port 2222.").drafts[0].key == "env.port.staging"
 
 
 def test_correction_is_forced() -> None:

@@ -56,6 +56,12 @@ def test_saying_all_of_it_again_changes_nothing(ended: Ended) -> None:
     assert ended.changed == ()
 
 
+def test_every_turns_handling_is_timed(ended: Ended) -> None:
+    # Calls of tool loops are turns as well; what is said again is not measured.
+    assert len(ended.turn_cpu_ms) > part(USERS).user_turns
+    assert 0 < ended.mean_cpu_ms < max(ended.turn_cpu_ms)
+
+
 # ── the plays ──────────────────────────────────────────────────────────────────────────────────────────────────────
 def test_the_plays_are_as_long_and_as_mixed_as_promised() -> None:
     play = plays()

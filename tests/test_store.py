@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -14,7 +15,7 @@ import pytest
 
 from proxy.errors import RequestError, StoreError, VersionConflict
 from proxy.observe import answer_hash
-from proxy.plugs import Filters, JournalTurn, Ledger, Store, Transaction
+from proxy.plugs import FROZEN, Filters, JournalTurn, Ledger, Piece, Store, Transaction
 from proxy.scope import Scope
 from proxy.store.lexical import query_terms, terms
 from proxy.store.sqlite import SqliteStore
@@ -686,6 +687,7 @@ WHOLE = turn(
     injected=("id-1", "id-2"),
     model="gpt-x",
     user_text="what is it?",
+    in_play=True,
 )
 ANSWER = Answer("It is 42.", (ToolCall("c2", "save", "{}"),), "stop", usage={"total_tokens": 3})
 
@@ -881,3 +883,169 @@ def test_holding_asks_the_index_of_a_scope_too_large_for_memory(store: Store, mo
     monkeypatch.setattr("proxy.store.term_maps.MOST_RECORDS", 1)
     put(store, memory("green tea"), memory("black tea"), memory("green milk"))
     assert [one.content for one in store.holding(ALICE, ["green", "tea"], limit=9)] == ["green tea"]
+
+
+# ── what stands in a session's requests ────────────────────────────────────────────────────────────────────────────
+def piece(text: str, *items: str, mentions: tuple[str, ...] = ()) -> Piece:
+    return Piece(text, len(text), items, mentions)
+
+
+def on_disk(store: Store) -> None:
+    """Wait for what nobody waits for: jobs are done in turn."""
+    do(store, lambda tx: None)
+
+
+def test_the_first_piece_stands_also_after_a_restart(reopen: Open) -> None:
+    store = reopen()
+    assert store.pieces(ALICE) == {}
+    first = piece("冻结 🙂", "slot:place", mentions=("slot:place#1",))
+    assert store.keep_piece(ALICE, FROZEN, first) == first
+    assert store.keep_piece(ALICE, FROZEN, piece("another")) == first
+    assert store.keep_piece(ALICE, "chain", Piece()) == Piece()
+    assert store.keep_piece(ALICE, "chain", piece("late")) == Piece()
+    assert store.pieces(ALICE) == {FROZEN: first, "chain": Piece()}
+    store = reopen()
+    assert store.pieces(ALICE) == {FROZEN: first, "chain": Piece()}
+    assert store.keep_piece(ALICE, "chain", piece("late")) == Piece()
+
+
+def test_pieces_that_nobody_has_asked_for_before_are_kept_as_well(reopen: Open) -> None:
+    store = reopen()
+    store.keep_piece(ALICE, "chain", piece("kept"))
+    on_disk(store)
+    assert store.pieces(ALICE) == {"chain": piece("kept")}
+
+
+def test_pieces_belong_to_one_session_of_one_agent(store: Store) -> None:
+    store.keep_piece(ALICE, FROZEN, piece("alice's"))
+    on_disk(store)
+    for other in (ALICE.in_session("s2"), ALICES_CODER.in_session("s1"), BOB.in_session("s1")):
+        assert store.pieces(other) == {}
+    assert store.pieces(ALICE_ELSEWHERE.in_session("s1")) == {}
+
+
+def test_many_at_once_keep_one_piece(store: Store) -> None:
+    store.pieces(ALICE)
+    with ThreadPoolExecutor(8) as threads:
+        kept = list(threads.map(lambda n: store.keep_piece(ALICE, FROZEN, piece(f"{n}")), range(40)))
+    assert len(set(kept)) == 1
+    assert store.pieces(ALICE)[FROZEN] == kept[0]
+
+
+def test_what_is_forgotten_takes_its_pieces_along_in_every_session_of_the_user(reopen: Open) -> None:
+    store = reopen()
+    gone, stays = memory("port 5433", scope="user"), memory("tea")
+    put(store, gone, stays)
+    elsewhere, coder, bob = ALICE.in_session("s2"), ALICES_CODER.in_session("s3"), BOB.in_session("s1")
+    for scope in (ALICE, elsewhere, coder, bob):
+        store.pieces(scope)
+    store.keep_piece(ALICE, FROZEN, piece("tea", stays.id))
+    store.keep_piece(ALICE, "one", piece("port 5433", gone.id))
+    store.keep_piece(ALICE, "two", piece("empty"))
+    store.keep_piece(elsewhere, FROZEN, piece("was port 5433", stays.id, mentions=(gone.id,)))
+    store.keep_piece(elsewhere, "three", piece("tea", stays.id))
+    store.keep_piece(coder, "four", piece("port 5433", gone.id))
+    store.keep_piece(bob, "five", piece("tea", stays.id))
+    do(store, lambda tx: tx.forget(ALICE, [gone.id]))
+    left = {ALICE: {FROZEN: piece("tea", stays.id), "two": piece("empty")}, elsewhere: {}, coder: {}}
+    left[bob] = {"five": piece("tea", stays.id)}
+    assert {scope: store.pieces(scope) for scope in left} == left
+    store = reopen()
+    assert {scope: store.pieces(scope) for scope in left} == left
+
+
+def test_what_was_shared_and_is_forgotten_leaves_the_sessions_of_all_users(store: Store) -> None:
+    shared = memory("the office closes at six", scope="shared")
+    put(store, shared)
+    bob = BOB.in_session("s1")
+    store.pieces(bob)
+    store.keep_piece(bob, FROZEN, piece("closes at six", shared.id))
+    do(store, lambda tx: tx.forget(ALICE, [shared.id]))
+    assert store.pieces(bob) == {}
+
+
+def test_former_values_that_are_forgotten_with_their_successor_leave_the_pieces(store: Store) -> None:
+    old, new = memory("lives in Bern"), memory("lives in Rome")
+    put(store, old)
+    do(store, lambda tx: tx.supersede(old, new, None))
+    store.pieces(ALICE)
+    store.keep_piece(ALICE, FROZEN, piece("lives in Bern", old.id))
+    do(store, lambda tx: tx.forget(ALICE, [new.id]))
+    assert store.pieces(ALICE) == {}
+
+
+def test_no_text_of_a_dropped_piece_is_left_in_the_files(reopen: Open, tmp_path: Path) -> None:
+    store = reopen()
+    gone = memory("the code word is Zanzibar")
+    put(store, gone)
+    store.pieces(ALICE)
+    store.keep_piece(ALICE, "chain", piece("- [fact] the code word is Zanzibar", gone.id))
+    on_disk(store)
+    assert b"Zanzibar" in b"".join(path.read_bytes() for path in tmp_path.glob("store.db*"))
+    do(store, lambda tx: tx.forget(ALICE, [gone.id]))
+    assert b"Zanzibar" not in b"".join(path.read_bytes() for path in tmp_path.glob("store.db*"))
+
+
+def test_a_piece_that_comes_too_late_for_its_forgetting_does_not_stay(reopen: Open, tmp_path: Path) -> None:
+    """The call had recalled the memory, and is forwarded while it is being forgotten."""
+    store = reopen()
+    gone, stays = memory("port 5433"), memory("tea")
+    put(store, gone, stays)
+    store.pieces(ALICE)
+    do(store, lambda tx: tx.forget(ALICE, [gone.id]))
+    store.keep_piece(ALICE, "items", piece("port 5433", gone.id, stays.id))
+    store.keep_piece(ALICE, "mentions", piece("was port 5433", stays.id, mentions=(gone.id,)))
+    store.keep_piece(ALICE, "clean", piece("tea", stays.id, "slot:a", mentions=("slot:a#1",)))
+    on_disk(store)
+    clean = {"clean": piece("tea", stays.id, "slot:a", mentions=("slot:a#1",))}
+    assert store.pieces(ALICE) == clean
+    assert reopen().pieces(ALICE) == clean
+
+
+def test_unfreezing_ends_what_the_sessions_of_the_user_were_told(store: Store) -> None:
+    put_away = memory("likes jazz")
+    put(store, put_away)
+    store.pieces(ALICE)
+    store.keep_piece(ALICE, "one", piece("likes jazz", put_away.id))
+    store.keep_piece(ALICE, "two", piece("other"))
+    do(store, lambda tx: tx.unfreeze(ALICE, [put_away.id]))
+    assert store.pieces(ALICE) == {"two": piece("other")}
+    assert store.get(ALICE, put_away.id) is not None
+
+
+def test_an_unfrozen_session_is_frozen_anew_and_keeps_that(reopen: Open) -> None:
+    store = reopen()
+    gone = memory("port 5433")
+    put(store, gone)
+    before = store.pieces(ALICE)
+    store.keep_piece(ALICE, FROZEN, piece("port 5433", gone.id))
+    do(store, lambda tx: tx.unfreeze(ALICE, [gone.id]))
+    assert before == {}  # a call under way must not go on with it
+    assert store.pieces(ALICE) == {}
+    store.keep_piece(ALICE, FROZEN, piece("anew"))
+    assert store.pieces(ALICE) == {FROZEN: piece("anew")}
+    assert reopen().pieces(ALICE) == {FROZEN: piece("anew")}
+
+
+def test_erased_archive_takes_its_pieces_along(store: Store) -> None:
+    old = memory("likes jazz")
+    put(store, old)
+    store.pieces(ALICE)
+    store.keep_piece(ALICE, "one", piece("likes jazz", old.id))
+    do(store, lambda tx: tx.update(replace(old, state="archived"), None, change="archived"))
+    assert set(store.pieces(ALICE)) == {"one"}
+    do(store, lambda tx: tx.discard(ALICE, [old.id]))
+    assert store.pieces(ALICE) == {}
+
+
+def test_states_tell_successors_of_what_the_scope_may_read(store: Store) -> None:
+    old, new, bobs = memory("lives in Bern"), memory("lives in Rome"), memory("tea", BOB)
+    put(store, old, bobs)
+    do(store, lambda tx: tx.supersede(old, new, None))
+    states = store.states(ALICE, [old.id, new.id, bobs.id, "unknown"])
+    assert states == {old.id: ("superseded", new.id, 1), new.id: ("active", None, 1)}
+
+
+def test_pieces_without_a_session_are_refused(store: Store) -> None:
+    with pytest.raises(ValueError, match="session"):
+        store.pieces(BOB)

@@ -17,7 +17,7 @@ from proxy.errors import StoreError
 from proxy.store.contents import Contents
 from proxy.store.index_file import IndexFiles
 from proxy.store.partition import NEVER, Entry, Partition, Snapshot, Stored, pack
-from proxy.store.search import find
+from proxy.store.search import Leg, find
 from proxy.store.vectors import Limits, VectorIndex
 from tests.store_samples import DIMENSION, unit
 
@@ -27,7 +27,7 @@ def entry(row: int, seed: int | None = None, term_count: int = 3) -> Entry:
 
 
 def stored(*entries: Entry) -> list[Stored]:
-    return [(one.row, one.term_count, None, one.vector) for one in entries]
+    return [(one.row, one.term_count, None, one.vector, one.thread) for one in entries]
 
 
 def alive(snapshot: Snapshot) -> dict[int, bytes | None]:
@@ -213,7 +213,7 @@ def test_both_legs_equal_a_plain_computation(
     records = {row: what for part in numbered for row, what in part.items()}
     holding = [{row for row in records if row // 3 in word} for word in words]
     postings = [np.array(sorted(rows), np.int64) for rows in holding]
-    found = find(snapshots, unit(7), postings, now=0.0, limit=limit, fetch=lambda rows: {})
+    found, _ = find(snapshots, [Leg(unit(7), postings)], now=0.0, limit=limit, fetch=lambda rows: {})
 
     lexical = {row: plain_bm25(row, records, holding) for row in records}
     dense = {
@@ -246,8 +246,9 @@ def plain_bm25(row: int, records: dict[int, tuple[int | None, int]], holding: li
 
 def test_what_expired_is_not_found() -> None:
     expired, valid = entry(1, 1), entry(2, 2)
-    rows: list[Stored] = [(1, 1, 99.0, expired.vector), (2, 1, 101.0, valid.vector)]
+    rows: list[Stored] = [(1, 1, 99.0, expired.vector, 0), (2, 1, 101.0, valid.vector, 0)]
     snapshot = Partition([rows], DIMENSION).snapshot
     assert [
-        c.row for c in find([snapshot], unit(1), [np.array([1, 2])], now=100.0, limit=5, fetch=lambda rows: {})
+        c.row
+        for c in find([snapshot], [Leg(unit(1), [np.array([1, 2])])], now=100.0, limit=5, fetch=lambda rows: {})[0]
     ] == [2]

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.types import ToolCall
-from proxy.wire.chat import Placement, content_text, messages, place, renamed, tool_calls
+from proxy.wire.chat import Placement, content_text, messages, place, placed_apart, renamed, tool_calls
 from proxy.wire.splice import parse, well_formed
 
 BLOCK = '<recalled_memories>\n- [fact] "北京" \\ 🙂\n</recalled_memories>'
@@ -307,3 +307,81 @@ def test_a_name_is_replaced_in_place(text: bytes) -> None:
     body = parse(text)
     assert body.edited(renamed(body, "y")) == text.replace(b'"x"', b'"y"').replace(b" 5", b' "y"')
     assert renamed(parse(b'{"model":"y"}'), "y") == []
+
+
+def apart(body: bytes, block: str, tails: dict[int, str], *, takes_system: bool = True) -> list[Any]:
+    parsed = parse(body)
+    return contents(parsed.edited(placed_apart(parsed, block, tails, takes_system=takes_system)))
+
+
+TALK = (
+    b'{"messages":[{"role":"system","content":"S"},{"role":"user","content":"A"},{"role":"assistant","content":"B"},'
+    b'{"role":"user","content":[{"type":"text","text":"C"}]}]}'
+)
+
+
+def test_a_block_and_pieces_stand_apart() -> None:
+    assert apart(TALK, "M", {1: "a", 3: "c"}) == [
+        ("system", "S\n\nM"),
+        ("user", "A\n\na"),
+        ("assistant", "B"),
+        ("user", [{"type": "text", "text": "C"}, {"type": "text", "text": "c"}]),
+    ]
+
+
+def test_pieces_without_a_block_make_no_system_message() -> None:
+    body = b'{"messages":[{"role":"user","content":"A"},{"role":"user","content":null}]}'
+    assert apart(body, "", {0: "a", 1: "b"}) == [("user", "A\n\na"), ("user", "b")]
+    assert apart(body, "", {}) == [("user", "A"), ("user", None)]
+
+
+def test_without_a_system_role_the_first_user_message_takes_block_and_piece() -> None:
+    assert apart(TALK, "M", {1: "a", 3: "c"}, takes_system=False)[:2] == [("system", "S"), ("user", "A\n\nM\n\na")]
+    assert apart(TALK, "M", {3: "c"}, takes_system=False)[1] == ("user", "A\n\nM")
+    assert apart(b'{"messages":[{"role":"assistant","content":"B"}]}', "M", {}, takes_system=False) == [
+        ("user", "M"),
+        ("assistant", "B"),
+    ]
+
+
+def test_a_piece_for_a_message_that_takes_no_text_is_left_out() -> None:
+    body = b'{"messages":[{"role":"user","content":5},{"role":"user","content":"A"}]}'
+    assert apart(body, "M", {0: "x", 7: "y"}, takes_system=False) == [("user", 5), ("user", "A\n\nM")]
+
+
+@given(BODIES, st.booleans(), st.booleans(), st.sets(st.integers(0, 6)))
+def test_the_clients_messages_are_the_same_once_block_and_pieces_are_cut_out(
+    body: Any, with_block: bool, takes_system: bool, places: set[int]
+) -> None:
+    parsed = parse(encoded(body))
+    at = sorted(
+        index for index in places if index < len(body["messages"]) and body["messages"][index]["role"] == "user"
+    )
+    tails = {index: f"{BLOCK} {index}" for index in at}
+    edits = placed_apart(parsed, BLOCK if with_block else "", tails, takes_system=takes_system)
+    after = json.loads(parsed.edited(edits))
+    text = json.dumps(after)
+    for index in at:
+        assert text.count(encoded(tails[index]).decode()[1:-1]) == 1
+    for piece in [*tails.values(), *([BLOCK] if with_block else [])]:
+        after = _without(after, piece, len(body["messages"]))
+    assert without_empty_content(after) == without_empty_content(body)
+
+
+def _without(body: Any, piece: str, length: int) -> Any:
+    """The body without a piece that ends a message, or is one where there were so many before."""
+    for index, message in enumerate(body["messages"]):
+        content = message.get("content")
+        if index == 0 and content == piece and len(body["messages"]) > length:
+            del body["messages"][0]
+            return body
+        if isinstance(content, str) and (content == piece or content.endswith("\n\n" + piece)):
+            message["content"] = content.removesuffix(piece).removesuffix("\n\n")
+            return body
+        if isinstance(content, list) and content and content[-1] == {"type": "text", "text": piece}:
+            content.pop()
+            return body
+        if isinstance(content, list) and content and content[-1].get("text", "").endswith("\n\n" + piece):
+            content[-1]["text"] = content[-1]["text"].removesuffix("\n\n" + piece)
+            return body
+    raise AssertionError(f"{piece} is not where it should be")

@@ -1,14 +1,15 @@
 """The memory API of a running proxy, as commands call it.
 
-In: where it runs, a key, whose memories. Out: its JSON answers, and records as `Memory` values; every way in which a
-proxy can fail to answer becomes a sentence that says what to do.
+In: where it runs, a key, whose memories. Out: its JSON answers, records as `Memory` values, streams of lines; every way
+in which a proxy can fail to answer becomes a sentence that says what to do.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import aiohttp
@@ -26,14 +27,41 @@ PAGE = 500
 
 _FIELDS = frozenset(field.name for field in fields(Memory))
 _ALL_AGENTS = "*"
+_SHORT = aiohttp.ClientTimeout(total=60, connect=10)
+_LONG = aiohttp.ClientTimeout(total=None, connect=10)
+"""Of streams: they take as long as they take."""
 _ADVICE = {
     401: "; give a key with --key",
     403: "; name the user with --user, and a key that may act for them with --key",
 }
 
 
+_CONFLICTS = (409, 412)
+_NDJSON = "application/x-ndjson"
+Query = Mapping[str, str | int | list[str]]
+
+
 class NotFound(SidemirrorError):
     """The proxy has no such thing, or none that this user may read."""
+
+
+class Conflict(SidemirrorError):
+    """The record is not as it must be for this: it changed, or another one holds its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API answered.
+
+    Args:
+        status: HTTP status.
+        data: Its JSON object.
+        etag: Of the record in it.
+    """
+
+    status: int
+    data: dict[str, Any]
+    etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +109,7 @@ class MemoryClient:
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._http = aiohttp.ClientSession(headers=self._target.headers())
+        self._http = aiohttp.ClientSession(headers=self._target.headers(), timeout=_SHORT)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -93,7 +121,7 @@ class MemoryClient:
         method: str,
         path: str,
         *,
-        params: Mapping[str, str | int] | None = None,
+        params: Query | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """One request to the API.
@@ -101,7 +129,7 @@ class MemoryClient:
         Args:
             method: HTTP method.
             path: Below ``/memory/``, e.g. ``records``; ids in it are escaped already.
-            params: Query.
+            params: Query; a list is a parameter that is repeated.
             body: JSON body.
 
         Returns:
@@ -109,22 +137,87 @@ class MemoryClient:
 
         Raises:
             NotFound: There is no such thing.
+            Conflict: There is, but not as it must be for this.
             SidemirrorError: The proxy does not answer, or refuses.
         """
+        return (await self.exchange(method, path, params=params, body=body)).data
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Query | None = None,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """As `request`, with headers both ways."""
+        async with self._called(method, path, params=params, json=body, headers=headers) as response:
+            data = _answer(response.status, await response.read(), self._target.url)
+            return Answer(response.status, data, response.headers.get("ETag"))
+
+    async def send_lines(self, path: str, lines: bytes, *, params: Query | None = None) -> dict[str, Any]:
+        """Send JSON lines.
+
+        Args:
+            path: Below ``/memory/``.
+            lines: They.
+            params: Query.
+
+        Returns:
+            What became of them; lines that did not come in stand under ``errors``.
+
+        Raises:
+            SidemirrorError: As for `request`.
+        """
+        headers = {"Content-Type": _NDJSON}
+        async with self._called("POST", path, params=params, data=lines, headers=headers, timeout=_LONG) as response:
+            data = await response.read()
+            return _answer(response.status, data, self._target.url, partial=response.status == 422)
+
+    async def receive(self, path: str, *, params: Query | None = None) -> AsyncIterator[bytes]:
+        """The answer as it comes, in pieces.
+
+        Raises:
+            SidemirrorError: As for `request`.
+        """
+        async with self._called("GET", path, params=params, timeout=_LONG) as response:
+            if response.content_type != _NDJSON:
+                _answer(response.status, await response.read(), self._target.url)
+                raise SidemirrorError(f"what answers at {self._target.url} cannot export; it is of an older version")
+            async for piece in response.content.iter_any():
+                yield piece
+
+    @asynccontextmanager
+    async def _called(self, method: str, path: str, **named: Any) -> AsyncIterator[aiohttp.ClientResponse]:
         assert self._http is not None, "use it with 'async with'"
         url = f"{self._target.url.rstrip('/')}/memory/{path}"
+        with _told(self._target.url):
+            async with self._http.request(method, url, **named) as response:
+                yield response
+
+    async def holder(self, memory_id: str) -> str | None:
+        """The agent under which one of the user's records can be read; None for the one asked as.
+
+        Args:
+            memory_id: Of the record.
+
+        Raises:
+            NotFound: None of the user's agents has it.
+        """
         try:
-            async with self._http.request(method, url, params=params, json=body) as response:
-                return _answer(response.status, await response.read(), self._target.url)
-        except (aiohttp.ClientConnectionError, TimeoutError) as error:
-            raise SidemirrorError(
-                f"no proxy answers at {self._target.url}; start it with 'sidemirror serve', or name another with --url"
-            ) from error
-        except (aiohttp.ClientError, ValueError) as error:
-            raise SidemirrorError(f"--url {self._target.url!r} cannot be called: {error}") from error
+            await self.request("GET", f"records/{memory_id}")
+        except NotFound:
+            every = MemoryClient(replace(self._target, agent=_ALL_AGENTS))
+            every._http = self._http
+            async for record in every.records(state="all"):
+                if record.id == memory_id:
+                    return record.agent_id
+            raise
+        return None
 
     async def records(
-        self, *, told: Callable[[int], object] = lambda _: None, **filters: str | int
+        self, *, told: Callable[[int], object] = lambda _: None, **filters: str | int | list[str]
     ) -> AsyncIterator[Memory]:
         """Every record that the user may read, newest first, page by page.
 
@@ -135,7 +228,7 @@ class MemoryClient:
         Raises:
             SidemirrorError: As for `request`.
         """
-        params: dict[str, str | int] = {"limit": PAGE, **filters}
+        params: dict[str, str | int | list[str]] = {"limit": PAGE, **filters}
         if self._target.agent == _ALL_AGENTS:
             params["agent_id"] = _ALL_AGENTS
         count = 0
@@ -170,8 +263,28 @@ def memory_of(record: Mapping[str, Any]) -> Memory:
     return memory_from_json(orjson.dumps({name: record[name] for name in record if name in _FIELDS}).decode())
 
 
-def _answer(status: int, data: bytes, url: str) -> dict[str, Any]:
-    """The JSON object of an answer; a refusal is known by OpenAI's error shape, which every one of ours has."""
+@contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Ways of not being answered, as sentences."""
+    try:
+        yield
+    except (aiohttp.ClientConnectionError, TimeoutError) as error:
+        raise SidemirrorError(
+            f"no proxy answers at {url}; start it with 'sidemirror serve', or name another with --url"
+        ) from error
+    except (aiohttp.ClientError, ValueError) as error:
+        raise SidemirrorError(f"--url {url!r} cannot be called: {error}") from error
+
+
+def _answer(status: int, data: bytes, url: str, *, partial: bool = False) -> dict[str, Any]:
+    """The JSON object of an answer; a refusal is known by OpenAI's error shape, which every one of ours has.
+
+    Args:
+        status: HTTP status.
+        data: The body.
+        url: Who answered.
+        partial: Whether a refusal may come with an account of what was done all the same.
+    """
     try:
         answer = orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -181,9 +294,11 @@ def _answer(status: int, data: bytes, url: str) -> dict[str, Any]:
         raise SidemirrorError(
             f"what answers at {url} is no Sidemirror (HTTP {status}); name its address with --url, without /v1"
         )
-    if not isinstance(refusal, dict):
+    if not isinstance(refusal, dict) or (partial and "errors" in answer):
         return answer
     said = str(refusal.get("message", ""))
     if status == 404:
         raise NotFound(said)
+    if status in _CONFLICTS:
+        raise Conflict(said)
     raise SidemirrorError(f"{url} refuses (HTTP {status}): {said}{_ADVICE.get(status, '')}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,30 +15,35 @@ from proxy import __version__, log
 from proxy.cli import demo as demo_play
 from proxy.cli.backup import backup, restore
 from proxy.cli.doctor import doctor
+from proxy.cli.eval import evaluate
+from proxy.cli.importing import import_
+from proxy.cli.init import init
 from proxy.cli.key import key
+from proxy.cli.mcp import mcp
+from proxy.cli.memory import memory
 from proxy.cli.policy import policy
 from proxy.cli.reindex import reindex
 from proxy.cli.serve import run_server
 from proxy.config import Override, default_path, load
-from proxy.errors import SidemirrorError
 
 cli = typer.Typer(
     name="sidemirror",
-    help="A memory sidecar for LLM calls: point OPENAI_BASE_URL at it, and your agent stops forgetting.",
+    help="""A memory sidecar for LLM calls: point OPENAI_BASE_URL at it, and your agent stops forgetting.
+
+    Exit status of every command: 0 when it did what was asked; 1 when it found
+    what it looks for (a fault, a difference, nothing at all) or did only a part;
+    2 when the command is wrong, or what it needs cannot be reached. The help of
+    each command says more.
+
+    --install-completion makes the shell complete commands and options.""",
+    epilog="Start here: sidemirror demo; then: sidemirror serve",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 cli.add_typer(policy)
 cli.add_typer(key)
-for _command in (doctor, backup, restore, reindex):
-    cli.command()(_command)
-_LATER = {
-    "init": "Write config.yaml, policies/ and docker-compose.yml for a project of your own.",
-    "memory": "List, search, add and forget memories of a running proxy.",
-    "eval": "Evaluate recall on a file of cases.",
-    "mcp": "Serve MCP over stdio for a running proxy.",
-}
+cli.add_typer(memory)
 
 
 def _version(wanted: bool) -> None:
@@ -92,20 +98,15 @@ def demo(
     asyncio.run(demo_play.run(url, model, compare=compare, console=Console()))
 
 
-def _refuse(name: str) -> None:
-    raise SidemirrorError(f"'sidemirror {name}' is not supported yet")
-
-
-def _later(name: str, text: str) -> None:
-    @cli.command(
-        name,
-        help=f"{text} (not supported yet)",
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-        hidden=True,
-    )
-    def refuse() -> None:
-        _refuse(name)
-
-
-for _name, _text in _LATER.items():
-    _later(_name, _text)
+_ELSEWHERE: dict[str, Callable[..., None]] = {
+    "init": init,
+    "doctor": doctor,
+    "import": import_,
+    "eval": evaluate,
+    "mcp": mcp,
+    "backup": backup,
+    "restore": restore,
+    "reindex": reindex,
+}
+for _name, _command in _ELSEWHERE.items():
+    cli.command(_name)(_command)

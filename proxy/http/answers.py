@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 from aiohttp import web
+from pydantic import BaseModel
 
 
 def json_answer(data: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -18,4 +19,16 @@ def json_answer(data: Any, *, status: int = 200, headers: Mapping[str, str] | No
         headers: More headers.
     """
     body = orjson.dumps(data, default=str)
+    return web.Response(body=body, status=status, headers=headers, content_type="application/json", charset="utf-8")
+
+
+def shape_answer(shape: BaseModel, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    """Answer with a model's JSON.
+
+    Args:
+        shape: What the OpenAPI document says this endpoint answers with.
+        status: HTTP status.
+        headers: More headers.
+    """
+    body = shape.model_dump_json().encode()
     return web.Response(body=body, status=status, headers=headers, content_type="application/json", charset="utf-8")

@@ -1,4 +1,4 @@
-"""Bodies and queries of the memory API as pydantic models, and what they answer with."""
+"""Bodies and queries of the memory API as pydantic models; what they answer with is in `shapes`."""
 
 from __future__ import annotations
 
@@ -111,30 +111,24 @@ class Search(_Body):
         )
 
 
-class Listing(_Body):
-    """The query of `GET /memory/records`; `tags` may be repeated."""
+class _Narrowing(_Body):
+    """What records can be narrowed by."""
 
-    model_config = ConfigDict(strict=False)
-
-    limit: Annotated[int, Field(ge=1, le=500)] = 100
-    cursor: str | None = None
-    state: ListedState = "active"
     memory_type: LongTermType | None = None
     kind: Name | None = None
     key: Name | None = None
     session_id: Part | None = None
     scope: LongTermScope | None = None
     language: Literal["zh", "en", "other"] | None = None
-    tags: Tags = ()
-    created_after: AwareDatetime | None = None
-    created_before: AwareDatetime | None = None
-    text: str | None = None
-    user_id: Part | None = None
-    agent_id: Part | None = None
+    tags: Tags = Field((), description="Every one must be there; may be repeated in a query.")
+    created_after: AwareDatetime | None = Field(None, description="From this moment on.")
+    created_before: AwareDatetime | None = Field(None, description="Before this moment.")
+    text: str | None = Field(None, description="Part of the content, in any letter case.")
+    state: ListedState
 
     @property
     def filters(self) -> Filters:
-        """What the listing is narrowed to."""
+        """The same for the store."""
         return Filters(
             state=None if self.state == "all" else self.state,
             memory_type=self.memory_type,
@@ -148,6 +142,87 @@ class Listing(_Body):
             created_before=self.created_before,
             text=self.text,
         )
+
+
+class Listing(_Narrowing):
+    """The query of `GET /memory/records`."""
+
+    model_config = ConfigDict(strict=False)
+
+    limit: Annotated[int, Field(ge=1, le=500)] = 100
+    cursor: str | None = Field(None, description="`next_cursor` of the page before.")
+    state: ListedState = "active"
+    user_id: Part | None = None
+    agent_id: Part | None = Field(None, description="`*` lists the records of all the user's agents.")
+
+
+class TenantListing(Listing):
+    """The query of `GET /debug/memories`: all users of the tenant, and all states, unless it says otherwise."""
+
+    state: ListedState = "all"
+
+
+class Forgetting(_Narrowing):
+    """`POST /memory/forget`: which records go: those of `ids`, or those that meet every condition, or `all`."""
+
+    ids: Annotated[tuple[Name, ...], Field(max_length=500, description="Instead of conditions.")] = ()
+    state: ListedState = "all"
+    all: bool = Field(False, description="Everything that this user has, as far as no other field narrows it.")
+    dry_run: bool = Field(False, description="Only count.")
+    user_id: Part | None = None
+    agent_id: Part | None = Field(None, description="`*` means the records of all the user's agents.")
+
+    @property
+    def ways(self) -> int:
+        """In how many ways it says which records are meant: by `ids`, by conditions, by `all`."""
+        return self.all + bool(self.ids) + (self.filters != Filters(state=None))
+
+
+class Rejection(_Body):
+    """`POST /memory/records/{id}/reject`."""
+
+    forget: bool = Field(False, description="Erase it for good, instead of putting it into the archive.")
+
+
+class Exporting(_Body):
+    """The query of `GET /memory/export`."""
+
+    model_config = ConfigDict(strict=False)
+
+    user_id: Part | None = None
+    agent_id: Part | None = Field(None, description="Only what this agent reads; all agents by default.")
+
+
+class Importing(_Body):
+    """The query of `POST /memory/import`."""
+
+    model_config = ConfigDict(strict=False)
+
+    move: bool = Field(False, description="Copy records of another user or agent, under ids of their own, to this one.")
+    dry_run: bool = Field(False, description="Only check and count.")
+    user_id: Part | None = None
+    agent_id: Part | None = Field(None, description="The agent whose records they are; as each line says by default.")
+
+
+class SaidMessage(BaseModel):
+    """One message as OpenAI's clients send it; unknown fields are allowed."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Any = None
+
+
+class Explaining(_Body):
+    """`POST /memory/policies/explain`: a text, or messages."""
+
+    text: Annotated[str, StringConstraints(min_length=1, max_length=MAX_CONTENT_CHARS)] | None = None
+    role: Literal["user", "assistant", "tool"] = Field("user", description="Who says `text`.")
+    tool: Name | None = Field(None, description="The tool that says it.")
+    messages: Annotated[tuple[SaidMessage, ...], Field(min_length=1, max_length=200)] | None = None
+    all: bool = Field(False, description="Also the rules that wait for something else, or were not reached.")
+    user_id: Part | None = None
+    agent_id: Part | None = None
 
 
 async def read_body(request: web.Request, model: type[M]) -> M:

@@ -119,7 +119,7 @@ class ChatDoor:
             nonlocal ended
             ended = True
             answer = collector.answer(cut=False)
-            self._metrics.usage(answer.usage, memory=bool(call.block.items))
+            self._metrics.usage(answer.usage, memory=call.scope is not None)
             await self._recorder.complete(call, answer)
 
         try:

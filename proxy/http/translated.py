@@ -89,7 +89,7 @@ class TranslatedAnswers:
         return response
 
     async def _complete(self, call: Call, answer: Answer) -> None:
-        self._metrics.usage(answer.usage, memory=bool(call.block.items))
+        self._metrics.usage(answer.usage, memory=call.scope is not None)
         await self._recorder.complete(call, answer)
 
 

@@ -19,6 +19,7 @@ Feature = Literal[
     "command",
     "hypothetical",
     "past",
+    "passing",
     "reported",
     "denied",
     "quoted",
@@ -31,6 +32,7 @@ FEATURES_NOT_ASSERTED: tuple[Feature, ...] = (
     "question",
     "hypothetical",
     "past",
+    "passing",
     "reported",
     "denied",
     "quoted",
@@ -96,8 +98,8 @@ class Conditions(Strict):
     all: tuple[Conditions, ...] | None = Field(default=None, min_length=1, description="Every one holds.")
     asserted: StrictBool | None = Field(
         default=None,
-        description="The user's own statement: no question, supposition, past, report, denial, quote, text to be made, "
-        "role-play.",
+        description="The user's own lasting statement: no question, supposition, past, state of the moment, report or "
+        "wish of others, denial, quote, text to be made, role-play.",
     )
     unclaimed: StrictBool | None = Field(
         default=None,

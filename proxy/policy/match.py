@@ -54,7 +54,7 @@ def evaluate(
     shadow: list[str] = []
     dropped_by: str | None = None
     likely = policies.likely(event.type, whole.searched)
-    whole.absent = likely.absent
+    whole.absent = likely.absent - {"role_play"} if event.in_play else likely.absent
     for rule in likely.rules:
         made = run(rule, whole, policies)
         if made is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import regex
 
+from proxy.policy.listing import without_listings
 from proxy.policy.literals import lowered
 
 _FENCE = regex.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", regex.S)
@@ -21,13 +22,91 @@ _ANNOUNCED = regex.compile(
     r"(?:以下|下面|如下|这[段篇封个条首]|原文|正文|文章|邮件|聊天记录|日志|代码|报错信息)"
     r"[^\n。！？：:]{0,24}[：:][ \t]*\n"
     r"|(?:翻译|译成|润色|改写|校对|总结|概括|摘要|提取|续写|缩写|扩写|纠错)[^\n：:。！？]{0,24}[：:]"
-    r"|\b(?:translate|rewrite|rephrase|paraphrase|proofread|summari[sz]e|polish|edit|extract|classify|correct|analy[sz]e"
+    r"|\b(?:translate|rewrite|rephrase|paraphrase|proofread|summari[sz]e|polish|edit|extract|classify|correct"
+    r"|analy[sz]e"
     r"|review|shorten)\b"
     r"[^\n:.!?]{0,60}:"
     r"|\b(?:here(?:'s| is| are)|the following|below"
     r"|this (?:email|mail|text|article|message|log|letter|note|review|paragraph))\b"
     r"[^\n:.!?]{0,40}:[ \t]*\n",
     _FLAGS,
+)
+_TEXT_ZH = (
+    r"(?:[段篇封条首份张句]|文[本章字案]|邮件|信|日志|代码|报错|错误信息|合同|条款|表格?|数据|记录|评论|差评|好评"
+    r"|反馈|评价|通知|公告|材料"
+    r"|简历|陈述|作文|论文|摘要|新闻|帖子|对话|聊天|内容|原文|会议纪要|纪要|清单|消息|短信|回复|留言|介绍|稿子?|台词"
+    r"|歌词|配置)"
+)
+_TEXT_EN = (
+    r"(?:texts?|e-?mails?|mails?|messages?|articles?|letters?|notes?|reviews?|paragraphs?|passages?|essays?"
+    r"|statements?|posts?"
+    r"|tweets?|comments?|feedback|logs?|stack\s?traces?|tracebacks?|outputs?|errors?|code|snippets?|config\w*|csv"
+    r"|tables?|data"
+    r"|exports?|rows|spreadsheets?|contracts?|clauses?|terms|agreements?|transcripts?|chats?|conversations?|threads?"
+    r"|minutes"
+    r"|resumes?|cvs?|cover\s+letters?|bios?|drafts?|abstracts?|reports?|documents?|docs?|descriptions?|lists?|to-?dos?"
+    r"|quotes?|poems?|lyrics|songs?|speech(?:es)?|scripts?|sections?|excerpts?|repl(?:y|ies)|tickets?|complaints?"
+    r"|surveys?"
+    r"|answers?|response|responses|listings?|ads?|memos?|announcements?|summary|stories|story|content)"
+)
+_WORD = regex.compile(
+    # One of them is in each line that `_HANDED` matches.
+    r"[译写校结括要取色错顺类分纳看瞧读查改析释理回评审这下上附贴给收]"
+    r"|\b(?:th[eio]|here|below|attach|past|trans|re[wpvasc]|para|proof|summ?|sum\s|tl|polish|copy|short|class|spell"
+    r"|gramm|tidy|clean|tone|answer"
+    r"|check|fix|impr|edit|corr|anal|expl|look|go|parse|extr|what|count|find|comp|help|i\s|got)",
+    _FLAGS,
+)
+_HANDED = regex.compile(
+    # A line that asks for a text to be worked on, with the text on the lines below it.
+    r"(?:翻译|译成|译文|润色|改写|校对|总结|概括|摘要|提取|续写|缩写|扩写|纠错|改错|通顺|分类|打分|归纳)[^\n]{0,40}$"
+    rf"|(?:看|瞧|读|查|改|检查|分析|解释|处理|整理|回复?|解读|评价|点评|审)[^\n，,。]{{0,6}}?(?:这|下面|以下|上面"
+    rf"|我(?:的|写)|他|她|客户|同事|老板|学生|朋友|同学|室友|孩子|儿子|女儿|[堂表][弟妹姐哥]"
+    rf"|别人)[^\n。]{{0,14}}?{_TEXT_ZH}[^\n]{{0,40}}$"
+    rf"|^\W*(?:这(?:是|里是?|有)|以下是?|下面是?|附上|贴一?下|给你|收到了?)[^\n。]{{0,20}}?{_TEXT_ZH}[^\n]{{0,40}}$"
+    rf"|(?:这|下面|以下)[^\n。，]{{0,8}}{_TEXT_ZH}[^\n]{{0,16}}(?:什么意思|怎么(?:回|改|看|办|写)|哪里|有什么问题"
+    rf"|是不是|是真|真的假|靠不靠谱|可信|有没有|对不对|啥意思|对吗|行吗|如何)[^\n]{{0,20}}$"
+    r"|\b(?:translate|rewrite|rephrase|reword|paraphrase|proof-?read|summari[sz]e|sum\s+up|tl;?dr|polish|copy-?edit"
+    r"|shorten|classify"
+    r"|spell-?check|grammar|tidy\s+up|clean\s+up|tone\s+down|transcribe)\b[^\n]{0,100}$"
+    r"|\b(?:reply|respond|answer)\s+(?:to\s+)?(?:this|these|the|him|her|them|my|our)\b[^\n]{0,80}$"
+    rf"|\b(?:read|review|check|fix|improve|edit|correct|analy[sz]e|explain|look\s+(?:at|over|through)|go\s+(?:over"
+    rf"|through)|parse|extract|what\s+do"
+    rf"|what(?:'s|\s+is|\s+does)|count|find|compare|help\s+(?:me\s+)?with)\b[^\n.]{{0,30}}?"
+    rf"\b(?:this|these|those|the|my|our|his|her|their|that|\w+'s)\s+(?:[\w-]+\s+){{0,3}}?{_TEXT_EN}\b[^\n]{{0,80}}$"
+    rf"|\b(?:here(?:'s|\s+is|\s+are)|below\s+(?:is|are)|attached|pasting|i\s+(?:got|received|found)|got|they\s+sent)\s+"
+    rf"(?:[\w',-]+\s+){{0,5}}?{_TEXT_EN}\b[^\n]{{0,80}}$"
+    rf"|\b(?:this|these|the\s+following)\s+(?:[\w-]+\s+){{0,2}}?{_TEXT_EN}\b[^\n]{{0,60}}$",
+    _FLAGS,
+)
+_COMES_BACK = regex.compile(
+    # After the text: the writer again, pointing back at it.
+    r"\n[ \t]*\n?(?=[ \t]*(?:以上|上面|就是这些|就这些|PS\b|P\.S\.|(?:that|those|this)(?:'s|\s+(?:is|was|were"
+    r"|are))\s+(?:it|all|the|what|from|his|her|their)"
+    r"|(?:the\s+)?above\b|end\s+of\s+(?:text|mail|quote)))",
+    regex.I,
+)
+_SALUTATION = regex.compile(
+    r"^[ \t]*(?:hi|hello|hey|dear|good\s+(?:morning|afternoon|evening)|您好|你好|各位|亲爱的|尊敬的)\b?"
+    r"[^\n]{0,40}[,，:：!！][ \t]*$",
+    _FLAGS,
+)
+_SIGNED = regex.compile(
+    r"\n[ \t]*(?:(?:(?:kind|best|warm)\s+)?(?:regards|wishes)|best|cheers|thanks|thank\s+you|many\s+thanks|sincerely"
+    r"|yours(?:\s+\w+)?|love"
+    r"|此致|敬礼|祝好|顺祝商祺|谢谢)[,，!！.。]?[ \t]*\n[ \t]*[^\n]{1,60}(?:\n|\Z)",
+    _FLAGS,
+)
+_ASKING_LINES = 4
+_ASKING_CHARS = 240
+_LONG_CHARS = 700
+_LONG_PARAGRAPHS = 3
+_SHORT_CHARS = 160
+_REQUEST = regex.compile(
+    r"[?？]\s*$|[:：]\s*$|^\W*(?:(?:请|麻烦|帮|给我|把|能不能|可以)|(?:please|can|could|would|will|what|how|why|is"
+    r"|are|do|does|help|give"
+    r"|make|tell|thoughts|any|need|i\s+need|write|find|pick|turn|put)\b)",
+    regex.I,
 )
 
 
@@ -46,6 +125,8 @@ def own_part(message: str) -> str:
     'I do not.'
     >>> own_part("翻译：我喜欢茶"), own_part("请看\\n发件人：李雷\\n我喜欢茶").strip()
     ('翻译：', '请看')
+    >>> own_part("can you check my friend's letter\\nI live in Rome.\\n\\nThat's it. I prefer short comments.")
+    "can you check my friend's letter\\n\\nThat's it. I prefer short comments."
     """
     text = _FENCE.sub("\n", message) if "```" in message or "~~~" in message else message
     if ">" in text or "|" in text:
@@ -58,4 +139,41 @@ def own_part(message: str) -> str:
         ends += [found.start() for found in [_HEADER.search(text)] if found]
     if colon:
         ends += [len(text[: found.end()].rstrip()) for found in [_ANNOUNCED.search(text)] if found]
-    return text[: min(ends)] if ends else text
+    if "\n" in text.strip():
+        ends += _handed(text)
+    if not ends:
+        return without_listings(text)
+    end = min(ends)
+    back = _COMES_BACK.search(text, end)
+    return without_listings(text[:end]) + (text[back.start() :] if back else "")
+
+
+def _handed(text: str) -> list[int]:
+    """Where a text begins that is handed over on lines of its own, without a colon."""
+    ends = _asked_for(text)
+    letter = _SALUTATION.search(text)
+    if letter and text[: letter.start()].strip() and _SIGNED.search(text, letter.end()):
+        ends.append(letter.start())
+    if len(text.encode("utf-8", "replace")) >= _LONG_CHARS:
+        ends += _long(text)
+    return ends
+
+
+def _asked_for(text: str) -> list[int]:
+    """The end of the first short line that hands the text below it over; nobody pastes much before."""
+    start = 0
+    for line in text.split("\n", _ASKING_LINES)[:-1]:
+        end = start + len(line)
+        if _WORD.search(line) and len(line) <= _ASKING_CHARS and _HANDED.search(line):
+            return [end]
+        start = end + 1
+    return []
+
+
+def _long(text: str) -> list[int]:
+    """A long text of several paragraphs under a short request is what the request is about."""
+    first, _, rest = text.partition("\n")
+    paragraphs = [one for one in rest.split("\n") if len(one) > _SHORT_CHARS // 4]
+    if len(first) <= _SHORT_CHARS and len(paragraphs) >= _LONG_PARAGRAPHS and _REQUEST.search(first.rstrip()):
+        return [len(first)]
+    return []

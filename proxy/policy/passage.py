@@ -13,12 +13,13 @@ from typing import Any, TypeVar, cast
 import regex
 
 from proxy.language import detect, scripts, sentences
-from proxy.policy import speech
+from proxy.policy import speech, whose
 from proxy.policy.knowledge import NOTHING_KNOWN, Knowledge
 from proxy.policy.literals import lowered
 from proxy.policy.matcher import Clock, Found, Matcher
 from proxy.policy.material import own_part
 from proxy.policy.patterns import readable
+from proxy.policy.play import ends_play, hands_out
 from proxy.types import Event, Language
 
 T = TypeVar("T")
@@ -101,8 +102,13 @@ class Whole:
 
     @cached_property
     def role_play(self) -> bool:
-        """Whether the message hands out a part to play."""
-        return speech.role_play(self.text)
+        """Whether the message hands out a part to play, or is said in one."""
+        return (self.event.in_play and not ends_play(self.text)) or hands_out(self.text)
+
+    @cached_property
+    def joked(self) -> bool:
+        """Whether the message takes back what it says as a joke."""
+        return speech.joked(self.own)
 
     @cached_property
     def asked_language(self) -> Language:
@@ -241,12 +247,13 @@ LOOKS: Mapping[str, Callable[[Passage], Any]] = {
     "command": lambda passage: speech.command(passage.text),
     "hypothetical": lambda passage: speech.hypothetical(passage.text),
     "past": lambda passage: speech.past(passage.text, passage.start),
-    "reported": lambda passage: speech.reported(passage.text, passage.start),
-    "denied": lambda passage: speech.denied(passage.text, passage.start),
+    "reported": lambda passage: whose.reported(passage.text, passage.start),
+    "denied": lambda passage: passage.whole.joked or speech.denied(passage.text, passage.start),
+    "passing": lambda passage: speech.passing(passage.text),
     "quoted": lambda passage: speech.quoted(passage.paragraph, passage.offset + passage.start),
     "composed": lambda passage: speech.composed(passage.text),
     "pasted": lambda passage: passage.whole.pasted,
-    "third_person": lambda passage: speech.third_person(passage.text, passage.start, passage.end),
+    "third_person": lambda passage: whose.third_person(passage.text, passage.start, passage.end),
     "role_play": lambda passage: passage.whole.role_play,
 }
 """How each feature of `has` is found; anything true counts."""

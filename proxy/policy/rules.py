@@ -98,7 +98,7 @@ def unit_of(trigger: Trigger, event: EventType) -> Unit:
 
 _FEATURES = tuple(SIGNS)
 _SIGNED = frozenset(SIGNS)
-_SIGNS = [[required(pattern)] for pattern in SIGNS.values()]
+_SIGNS = [[required(pattern) for pattern in patterns] for patterns in SIGNS.values()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 
 import regex
 
+from proxy.policy.play import HANDS_OUT
+from proxy.policy.whose import REPORTS
+from proxy.policy.whose import clause as clause_of
+
 _I = regex.IGNORECASE
-_ASKING = r"(?:can|could|would|will|what|how|why|where|which|who|is|are|do|does|did)"
-_CLAUSE = regex.compile(rf"[，,；;：:—]+|\s[-–]\s|\b(?:and|but|so)\s+(?={_ASKING}\b)", _I)
 _WH = r"(?:what|why|how|who|whom|whose|which)"
 _AUX = r"(?:do|does|did|is|are|was|were|can|could|would|will|should|shall|has|have|am|isn't|don't|didn't)"
 _MODAL = r"(?:am|is|are|was|were|can|could|would|will|should|shall|may|isn't|aren't|can't|couldn't|won't|shouldn't)"
@@ -47,9 +49,10 @@ _POLITE_IF = (
 )
 _HYPOTHETICAL = regex.compile(
     rf"(?:如果|假如|假设|要是|倘若|若是|假使|万一|设想|想象|比方说){_POLITE_IF}"
-    r"|也许|或许|说不定|我可能|可能我|不知道我|是否|恨不得|本来想"
+    r"|也许|或许|说不定|我可能|可能我|不知道我|是否|恨不得|本来想|(?:我)?好奇|想知道|有没有人"
     rf"|\b(?:if{_POLITE_IF}|suppose|supposing|imagine|pretend(?:ing)?|assum(?:e|ing)|let's say|hypothetically"
-    r"|whether|maybe|perhaps|wish(?:ed)?|as though|would've|would have)\b",
+    r"|whether|maybe|perhaps|wish(?:ed)?|as though|would've|would have|(?:was|am|'m) (?:just )?(?:wondering|curious)"
+    r"|in theory|for the sake of argument)\b",
     _I,
 )
 _PAST = regex.compile(
@@ -61,16 +64,49 @@ _PAST = regex.compile(
 _NOW = regex.compile(
     r"现在|如今|目前|[搬换改]|\b(?:now|nowadays|these days|currently|today|moved|switched|migrated)\b", _I
 )
-_SPEAKER = (
-    r"(?:他|她|它|有人|别人|大家|人家|老板|领导|同事|客户|朋友|同学|老师|医生|你|您|妈妈?|爸爸?|父母|老婆|老公|妻子|丈夫"
-    r"|儿子|女儿|哥哥?|姐姐?|弟弟?|妹妹?|书上|文章|网上|助手|AI|小\p{Han}|\p{Han}总)们?(?:里|都|总|经常|曾经?|刚才?|昨天|还)?"
+_TAKEN_BACK = regex.compile(
+    r"\W*(?:(?:not|it's\s+not|it\s+isn't|it's\s+not\s+like)\s+(?:that|like|because)\b|(?:我|也|倒|这)?(?:也|倒"
+    r"|又)?不是(?:不|没|说|我?(?:不|讨厌))"
+    r"|as\s+if\s+i\b|like\s+i\s+(?:care|need|want)\b)",
+    _I,
 )
-_REPORTED = regex.compile(
-    rf"{_SPEAKER}(?:说|觉得|认为|以为|告诉|问|写道?|讲|猜|希望|想让)|听说|据说"
-    r"|\b(?:he|she|they|it|someone|somebody|everyone|people|you|(?:my|the|our|his|her|their)\s+\w+|who)\s+"
-    r"(?:also |just |once |always )?(?:said|says|say|thinks?|thought|claims?|claimed|told|tells|asked|asks|wrote|writes"
-    r"|believes?|assumes?|guess(?:es)?|mentioned)\b"
-    r"|\b(?-i:[A-Z])\w+\s+(?:said|says|thinks|thought|claims|told|asked|wrote|believes)\b",
+_JOKED = regex.compile(
+    r"(?<!别|不|没)(?:开(?:个)?玩笑|逗你|骗你|瞎说|说着玩|闹着玩|胡说)(?:的|呢|啦|玩|而已)*(?=[，,。！!~～\s哈]|$)"
+    r"|\b(?:just\s+kidding|only\s+kidding|i'?m\s+kidding|kidding|jk|just\s+joking|i'?m\s+joking|only\s+joking|/s)\b",
+    _I,
+)
+_CITED = regex.compile(
+    r"(?:比如说?|例如|譬如|好比|举(?:个)?例(?:子)?(?:来说)?|类似|歌里唱|歌词(?:是|里)?|标题(?:是|叫)?"
+    r"|\b(?:for\s+(?:example|instance)|e\.g\.?|such\s+as"
+    r"|something\s+like|the\s+song\s+goes|lyrics?\s+(?:go|are)|titled|called|entitled))[,，:：\s]*(?:the\s+user\s+says\s+)?$",
+    _I,
+)
+_CITES = regex.compile(
+    r"\W*(?:比如说?|例如|譬如|举个例子|for\s+(?:example|instance)|e\.g\.|example\s*:|lyrics?\s*:|歌词|♪|🎵)",
+    _I,
+)
+_PASSING = regex.compile(
+    r"\b(?:all|this\s+whole|the\s+whole)\s+(?:morning|afternoon|evening|night|day|week|weekend)\b"
+    r"|\bsince\s+(?:this\s+morning|yesterday|last\s+night"
+    r"|lunch|breakfast|\d{1,2}\s?(?:am|pm))\b"
+    r"|(?:has|have|had|'s|'ve|hasn't|haven't|been|still|waiting|stuck|down|late"
+    r"|delayed)\b[^.,;!?\n]{0,30}\bfor\s+(?:the\s+(?:last|past)\s+)?"
+    r"(?:an?|a\s+few|two|three|four|five|six|\d+|several|some|half\s+an?)\s+(?:seconds?|minutes?|mins?|hours?|hrs?"
+    r"|days?)\b"
+    r"|\b(?:right\s+now|at\s+the\s+moment|just\s+now|at\s+this\s+point|as\s+we\s+speak)\b"
+    r"|\b(?:for|in)\s+this\s+(?:e-?mail|one|task|file|question|version|draft|time|chat|case|reply|message|post"
+    r"|exercise|example|letter|slide|paragraph|section)\b"
+    r"|\bjust\s+(?:this\s+(?:once|time)|for\s+(?:now|today|once))\b|\b(?:only\s+)?this\s+once\b|\bi'?m\s+(?:so"
+    r"|really|very|pretty|too|just|a\s+bit)?\s*"
+    r"(?:tired|hungry|bored|sleepy|exhausted|stuck|confused|lost|late|busy|nervous|excited|relieved|starving|done"
+    r"|back|here|off|ready|sorry)\b"
+    r"|(?:一|整)(?:个)?(?:上午|下午|早上|晚上|天|整天|夜|宿)(?:都|一直|了)|(?:等|卡|堵|坏|停|断|宕|挂|报错|排|没来"
+    r"|没到|没发)[^，。！？\n]{0,6}"
+    r"(?:[一二两三四五六七八九十几半\d]+)个?(?:小时|分钟|天|多小时)|(?:[一二两三四五六七八九十几半\d]+)个?(?:小时"
+    r"|分钟|天)了?(?:都|还|也)?(?:没|不)"
+    r"|此刻|这会儿|现在正|刚刚才?|(?:仅|只|就)(?:限)?这(?:一)?次|(?:这|本)(?:次|封|篇|一?版|一?稿|道题|张图|个文件"
+    r"|段|一?轮)(?:先|就|里|要|用|不|我)"
+    r"|(?:好|真|太|有点|快)(?:累|困|饿|烦|无聊|紧张|冷|热)(?:死|啊|了|啦|哦|$)",
     _I,
 )
 _DENIED = regex.compile(
@@ -91,17 +127,6 @@ _COMPOSED = regex.compile(
     r"|this sentence|the (?:sentence|phrase|lyrics?|line))\b",
     _I,
 )
-_ROLE_PLAY = regex.compile(
-    r"你(?:现在|将|就|要|来)?(?:是|当|做|演|扮)(?!不是|谁|什么|怎么|对的|否|我的)"
-    r"(?:一[个名位只条]|[^，。？！吗]{1,12}(?:专家|助手|海盗|老师|医生|角色))"
-    r"|(?:假设|假装|想象|设想)(?:你|我|自己)|扮演|我们来(?:玩|演)|以.{1,12}的(?:身份|口吻|语气)|进入角色"
-    r"|\b(?:you(?:'re| are)(?: now)? (?:an?|the|my) "
-    r"(?!star\b|genius|legend|life|great|good|real|big|best|bit|little|expert\b)\w+"
-    r"|act (?:as|like)|pretend|role-?play(?:ing)?|imagine (?:you|i|that|being)|play(?:ing)? the (?:role|part)"
-    r"|in character|let's play|as (?:if|though) (?:you|i)\b|speak(?:ing)? as|from the perspective of"
-    r"|write (?:it|this) as)\b",
-    _I,
-)
 _COMMAND = regex.compile(
     r"^\W*(?:(?:请|麻烦|劳驾|那|好|然后|接着|再|先|现在)[，,]?\s*){0,3}(?:你|您)?(?:帮|给|替|为)?(?:我|我们|忙|一下)?"
     r"(?:帮忙|帮我|给我|写|翻译|解释|总结|概括|列出?|生成|画|做一|创建|查|搜|找|看看|看一?下|检查|修改?|改|运行|执行"
@@ -109,34 +134,23 @@ _COMMAND = regex.compile(
     r"|优化|润色|预订|订|展示|显示|展开|给出|提供|整理|提醒)(?!了|过)"
     r"|^\W*(?:(?:please|kindly|now|then|ok(?:ay)?|and|also|just|next|hey|hi)\b[\s,]*){0,3}"
     r"(?:write|explain|translate|summari[sz]e|list|generate|draw|create|make|search|find|look|check|fix|change|run"
-    r"|execute|calculate|compute|analy[sz]e|recommend|suggest|tell|show|give|compare|describe|continue|rewrite|retry|try"
+    r"|execute|calculate|compute|analy[sz]e|recommend|suggest|tell|show|give|compare|describe|continue|rewrite|retry"
+    r"|try"
     r"|open|close|delete|remove|add|plan|design|implement|optimi[sz]e|refactor|debug|help|convert|format|sort|build"
     r"|provide|draft|send|book|get|print|compose|review|test|update|set|schedule|read|define|outline|brainstorm|let's"
     r"|let me|walk me|i need you to|i want you to|i'd like you to|can you|could you|would you|will you)\b",
     _I,
 )
-_FIRST_PERSON = regex.compile(
-    r"我(?!妈|爸|姐|妹|哥|弟|爷|奶|老婆|老公|朋友|同事|同学|儿子|女儿|家人|男友|女友|室友|领导|老板|们?的)|咱|\b(?:i|we)\b",
-    _I,
-)
-_THIRD_PERSON = regex.compile(
-    r"他|她|妈妈?|爸爸?|父亲|母亲|父母|老婆|老公|妻子|丈夫|(?:男|女)朋友|男友|女友|朋友|同事|同学|儿子|女儿|孩子|哥哥?|姐姐?"
-    r"|弟弟?|妹妹?|爷爷|奶奶|叔叔|姑姑|舅舅|阿姨|老板|领导|客户|邻居|室友|老师|医生|某人|有人|\p{Han}[总哥姐叔]"
-    r"|小[王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马明红]"
-    r"|\b(?:he|she|they|my (?:mom|mum|mother|dad|father|parents|wife|husband|partner|girlfriend|boyfriend|friend|sister"
-    r"|brother|son|daughter|kids?|boss|manager|colleague|co-?worker|roommate|neighbou?r|uncle|aunt|cousin|grand\w+|client"
-    r"|teacher|doctor))\b",
-    _I,
-)
-SIGNS: Mapping[str, str] = {
-    "hypothetical": _HYPOTHETICAL.pattern,
-    "past": _PAST.pattern,
-    "reported": _REPORTED.pattern,
-    "denied": _DENIED.pattern,
-    "composed": _COMPOSED.pattern,
-    "role_play": _ROLE_PLAY.pattern,
+SIGNS: Mapping[str, tuple[str, ...]] = {
+    "hypothetical": (_HYPOTHETICAL.pattern,),
+    "past": (_PAST.pattern,),
+    "passing": (_PASSING.pattern,),
+    "reported": REPORTS,
+    "denied": (_DENIED.pattern, _TAKEN_BACK.pattern, _JOKED.pattern),
+    "composed": (_COMPOSED.pattern,),
+    "role_play": HANDS_OUT,
 }
-"""Features that a sentence has only where this pattern, whatever the case of letters, matches in it."""
+"""Features that a sentence has only where one of these patterns, whatever the case of letters, matches in it."""
 _QUOTES = (("“", "”"), ("「", "」"), ("『", "』"), ("《", "》"))
 _CHINESE_CHAR = regex.compile(r"\p{Han}")
 _WORD = regex.compile(r"[A-Za-z0-9_'-]+")
@@ -151,7 +165,7 @@ def question(sentence: str, start: int = 0, end: int | None = None) -> bool:
     (True, False, False)
     """
     end = len(sentence) if end is None else end
-    opening, closing = _clause(sentence, start, end)
+    opening, closing = clause_of(sentence, start, end)
     clause = sentence[opening:closing]
     if _OPENER.match(clause) or _OPENER.match(sentence[:end]) or (not clause.isascii() and _ASKS.search(clause)):
         return True
@@ -159,17 +173,6 @@ def question(sentence: str, start: int = 0, end: int | None = None) -> bool:
         return False
     rest = sentence[closing:]
     return not (_WORD.search(rest) or _CHINESE_CHAR.search(rest)) or _TAG.match(rest) is not None
-
-
-def _clause(sentence: str, start: int, end: int) -> tuple[int, int]:
-    opening, closing = 0, len(sentence)
-    for cut in _CLAUSE.finditer(sentence):
-        if cut.end() <= start:
-            opening = cut.end()
-        elif cut.start() >= end:
-            closing = cut.start()
-            break
-    return opening, closing
 
 
 def hypothetical(sentence: str) -> bool:
@@ -190,49 +193,51 @@ def past(sentence: str, start: int = 0) -> bool:
     return _PAST.search(sentence[: start + 8]) is not None and not _NOW.search(sentence[: start + 8])
 
 
-def reported(sentence: str, start: int = 0) -> bool:
-    """Whether someone else says or thinks the span.
-
-    >>> reported("我妈说我喜欢茶", 3), reported("Bob says I like tea", 9), reported("I said I like tea", 7)
-    (True, True, False)
-    """
-    return _REPORTED.search(sentence[: start + 1]) is not None
-
-
 def denied(sentence: str, start: int = 0) -> bool:
-    """Whether the words right before the span take it back.
+    """Whether the words right before the span take it back, or the sentence opens by taking back what it says.
 
     >>> denied("It's not that I like tea", 14), denied("并不是我喜欢茶", 3), denied("I like tea")
     (True, True, False)
+    >>> denied("not that I want to"), denied("我不是不喜欢瑜伽，就是没时间")
+    (True, True)
     """
-    return _DENIED.search(sentence[:start]) is not None
+    return _DENIED.search(sentence[:start]) is not None or _TAKEN_BACK.match(sentence) is not None
+
+
+def joked(message: str) -> bool:
+    """Whether a message takes back what it says as a joke.
+
+    >>> joked("我住月球上，开玩笑的"), joked("I live on the moon, just kidding"), joked("别开玩笑")
+    (True, True, False)
+    """
+    return _JOKED.search(message) is not None
+
+
+def passing(sentence: str) -> bool:
+    """Whether a sentence tells of the moment, or asks for something this once.
+
+    >>> passing("CI has been red all morning"), passing("I want it formal for this email"), passing("I run CI on ARM")
+    (True, True, False)
+    >>> passing("我的订单三天了还没到"), passing("这封先写英文"), passing("我每天喝茶")
+    (True, True, False)
+    """
+    return _PASSING.search(sentence) is not None
 
 
 def quoted(paragraph: str, start: int) -> bool:
-    """Whether a place lies between quotation marks or in a code span.
+    """Whether a place lies between quotation marks or in a code span, or is given as an example.
 
     >>> quoted("他写道“我喜欢茶”", 4), quoted("我喜欢“茶”", 0), quoted('she sang "I like tea"', 10)
     (True, False, True)
+    >>> quoted("for example I like tea", 12), quoted("比如我喜欢茶", 2), quoted("I like fruit, for example figs", 0)
+    (True, True, False)
     """
     before = paragraph[paragraph.rfind("\n", 0, start) + 1 : start]
     if any(before.count(mark) % 2 for mark in ('"', "`")):
         return True
-    return any(before.count(opening) > before.count(closing) for opening, closing in _QUOTES)
-
-
-def third_person(sentence: str, start: int = 0, end: int | None = None) -> bool:
-    """Whether the span is about somebody else, or has no subject of its own and goes on about somebody else.
-
-    >>> third_person("我妈是老师，住在杭州", 5), third_person("我叫李雷，住在杭州", 4), third_person("我喜欢茶", 0, 4)
-    (True, False, False)
-    """
-    if _THIRD_PERSON.match(sentence, start):
+    if any(before.count(opening) > before.count(closing) for opening, closing in _QUOTES):
         return True
-    if _FIRST_PERSON.search(sentence, start, end):
-        return False
-    others = [found.start() for found in _THIRD_PERSON.finditer(sentence, 0, start + 1)]
-    selves = [found.start() for found in _FIRST_PERSON.finditer(sentence, 0, start)]
-    return bool(others) and max(others) > max(selves, default=-1)
+    return _CITED.search(before) is not None or _CITES.match(paragraph, start) is not None
 
 
 def composed(sentence: str) -> bool:
@@ -242,15 +247,6 @@ def composed(sentence: str) -> bool:
     (True, True, False)
     """
     return _COMPOSED.search(sentence) is not None
-
-
-def role_play(message: str) -> bool:
-    """Whether a message hands out a part to play.
-
-    >>> role_play("You are a pirate. I like rum."), role_play("假设你是海盗"), role_play("You are a lifesaver")
-    (True, True, False)
-    """
-    return _ROLE_PLAY.search(message) is not None
 
 
 def command(sentence: str) -> bool:

@@ -33,7 +33,7 @@ def build(contents: Contents, partition: str, dimension: int, go_on: Callable[[]
     graph = GraphBuilder(dimension)
     rows, marks, count = [], [], 0
     for chunk in contents.of_rows(partition, contents.rows(partition)):
-        packed = [vector for *_, vector in chunk]
+        packed = [vector for *_, vector, _ in chunk]
         rows.append(np.array([row for row, *_ in chunk], np.int64))
         marks.append(marks_of(packed, dimension))
         positions = count + np.flatnonzero(marks[-1])

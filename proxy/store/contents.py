@@ -6,13 +6,14 @@ In: a partition's name. Out: `Stored` records. What changes between two chunks i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from proxy.scope import Scope
 from proxy.store import queries, records
-from proxy.store.partition import Stored
+from proxy.store.partition import Stored, thread_of
 from proxy.store.readers import Readers
 
 _SQL = queries.load("memories")
@@ -40,7 +41,7 @@ class Contents:
         keys = {"partition": partition, "fingerprint": self._fingerprint, "cap": CHUNK}
         first = self._readers.all(_SQL["partition_contents"], keys)
         if len(first) < CHUNK:
-            yield [(row, words, expiry, vector) for row, words, expiry, vector in first]
+            yield _stored(first)
         else:
             del first
             yield from self.of_rows(partition, self.rows(partition))
@@ -55,7 +56,7 @@ class Contents:
             chunk = records.dumps(rows[start : start + CHUNK].tolist())
             keys = {"partition": partition, "fingerprint": self._fingerprint, "rows": chunk}
             found = self._readers.all(_SQL["contents_by_rows"], keys)
-            yield [(row, words, expiry, vector) for row, words, expiry, vector in found]
+            yield _stored(found)
 
     def rows(self, partition: str) -> npt.NDArray[np.int64]:
         """The rows of all active records, ascending.
@@ -85,3 +86,7 @@ class Contents:
         """
         keys = {"fingerprint": self._fingerprint, "above": above}
         return [partition for (partition,) in self._readers.all(_SQL["large_partitions"], keys)]
+
+
+def _stored(found: Sequence[tuple[Any, ...]]) -> list[Stored]:
+    return [(row, words, expiry, vector, thread_of(session, at)) for row, words, expiry, vector, session, at in found]

@@ -16,7 +16,7 @@ from proxy.store.index_file import IndexFile
 from proxy.store.marks import marks_of
 from proxy.store.partition import NEVER, Entry, Partition, Snapshot, Stored
 
-_ROW_BYTES = 22
+_ROW_BYTES = 30
 """Of the arrays below, and of usearch's own pointer."""
 
 
@@ -38,6 +38,7 @@ class Filed:
         self._expires_at = np.full(n, NEVER)
         self._embedded: npt.NDArray[np.bool_] = file.marks != 0
         self._alive = np.zeros(n, np.bool_)
+        self._threads = np.zeros(n, np.int64)
         self._tail = Partition((self._take(chunk) for chunk in stored), dimension)
         terms = int(self._term_counts[self._alive].sum(dtype=np.float64))
         self._base = self._based(int(self._alive.sum()), int((self._alive & self._embedded).sum()), terms)
@@ -45,15 +46,16 @@ class Filed:
 
     def _take(self, chunk: Sequence[Stored]) -> list[Stored]:
         """Take up what the file knows; give back the rest."""
-        at, known = self._known([row for row, *_ in chunk], [vector for *_, vector in chunk])
+        at, known = self._known([row for row, *_ in chunk], [vector for *_, vector, _ in chunk])
         place = at[known]
         self._alive[place] = True
         self._term_counts[place] = [count for (_, count, *_), is_known in zip(chunk, known, strict=True) if is_known]
         self._expires_at[place] = [
             NEVER if expiry is None else expiry
-            for (_, _, expiry, _), is_known in zip(chunk, known, strict=True)
+            for (_, _, expiry, *_), is_known in zip(chunk, known, strict=True)
             if is_known
         ]
+        self._threads[place] = [thread for (*_, thread), is_known in zip(chunk, known, strict=True) if is_known]
         return [one for one, is_known in zip(chunk, known, strict=True) if not is_known]
 
     def _known(
@@ -106,12 +108,18 @@ class Filed:
     def _keep(self, at: int, entry: Entry) -> None:
         base = self._base
         was = bool(base.alive[at])
-        if was and base.term_counts[at] == entry.term_count and base.expires_at[at] == entry.expires_at:
+        if (
+            was
+            and base.term_counts[at] == entry.term_count
+            and base.expires_at[at] == entry.expires_at
+            and base.threads[at] == entry.thread
+        ):
             return
         # Readers may hold the arrays: what changes in their midst is changed in a copy.
         self._alive, self._term_counts = base.alive.copy(), base.term_counts.copy()
-        self._expires_at = base.expires_at.copy()
+        self._expires_at, self._threads = base.expires_at.copy(), base.threads.copy()
         self._alive[at], self._term_counts[at], self._expires_at[at] = True, entry.term_count, entry.expires_at
+        self._threads[at] = entry.thread
         self._base = self._based(
             base.count + (not was),
             base.vectors + (not was and bool(base.embedded[at])),
@@ -143,5 +151,6 @@ class Filed:
             count=count,
             vectors=vectors,
             terms=terms,
+            threads=self._threads,
             graph=self.file.graph,
         )

@@ -133,7 +133,7 @@ def _whose(scope: Scope) -> list[str | None]:
 
 def _body(turn: JournalTurn) -> str:
     said = {"new": turn.new, "backfill": turn.backfill, "context": turn.context, "user_text": turn.user_text}
-    return records.dumps({**said, "previous": turn.previous})
+    return records.dumps({**said, "previous": turn.previous, "in_play": turn.in_play})
 
 
 def _put_ledger(connection: sqlite3.Connection, query: str, ledger: Ledger, turn: str | None) -> None:
@@ -182,6 +182,7 @@ def _turn(row: tuple[Any, ...]) -> JournalTurn:
         user_text=body["user_text"],
         previous=None if body["previous"] is None else _message(body["previous"]),
         implicit=header["implicit"],
+        in_play=body.get("in_play", False),  # turns of before this was told have none
     )
 
 

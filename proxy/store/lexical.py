@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 
-VERSION = f"1/{unicodedata.unidata_version}"
+VERSION = f"2/{unicodedata.unidata_version}"
 MAX_QUERY_TERMS = 24
 _MAX_TERMS = 4_096
 _MAX_WORD_CHARS = 64
@@ -23,7 +23,9 @@ _HANGUL = r"\uac00-\ud7a3"
 _UNSPACED = r"\u0e01-\u0edf\u1000-\u109f\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer
 _RUNS = f"{_HAN}{_KANA}{_HANGUL}{_UNSPACED}"
 _WORD = rf"[^\W{_RUNS}]+"
-_CHUNK = re.compile(rf"(?P<run>[{_RUNS}]+)|(?P<compound>(?:--?|[/~.@#$%])*{_WORD}(?:[-._/@:=+#~\\&?%]+{_WORD})*)")
+# Bounded and possessive: a ruler of a hundred dashes, as under a table's head, would else be tried in every way.
+_LEAD = r"(?:--?|[/~.@#$%]){0,8}+"
+_CHUNK = re.compile(rf"(?P<run>[{_RUNS}]+)|(?P<compound>{_LEAD}{_WORD}(?:[-._/@:=+#~\\&?%]+{_WORD})*)")
 _PART = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _APOSTROPHE = re.compile(r"[’']s\b|(?<=\w)[’'](?=\w)")

@@ -40,14 +40,14 @@ WHERE partition IN (:agent, :user, :shared)
 GROUP BY memory_type, kind, state;
 
 -- name: partition_contents
-SELECT row, term_count, expires_at, CASE WHEN fingerprint = :fingerprint THEN vector END FROM memories
-WHERE partition = :partition AND state = 'active' LIMIT :cap;
+SELECT row, term_count, expires_at, CASE WHEN fingerprint = :fingerprint THEN vector END, session_id, created_at
+FROM memories WHERE partition = :partition AND state = 'active' LIMIT :cap;
 
 -- name: partition_rows
 SELECT row FROM memories WHERE partition = :partition AND state = 'active' ORDER BY row;
 
 -- name: contents_by_rows
-SELECT row, term_count, expires_at, CASE WHEN fingerprint = :fingerprint THEN vector END
+SELECT row, term_count, expires_at, CASE WHEN fingerprint = :fingerprint THEN vector END, session_id, created_at
 FROM json_each(:rows) AS wanted CROSS JOIN memories ON row = wanted.value
 WHERE +partition = :partition AND state = 'active';
 
@@ -106,6 +106,10 @@ SELECT term, doc FROM temp.fts_terms WHERE term >= :from AND term < :to;
 
 -- name: rows_of
 SELECT row, partition FROM memories
+WHERE id IN (SELECT value FROM json_each(:ids)) AND partition IN (:agent, :user, :shared);
+
+-- name: states
+SELECT id, state, superseded_by, version FROM memories
 WHERE id IN (SELECT value FROM json_each(:ids)) AND partition IN (:agent, :user, :shared);
 
 -- name: count

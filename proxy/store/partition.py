@@ -6,6 +6,7 @@ large for this keeps most of its vectors in a file (`filed`).
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,13 +17,15 @@ from proxy.errors import StoreError
 from proxy.store.graph import Graph
 from proxy.types import Vector
 
-Stored = tuple[int, int, float | None, bytes | None]
-"""A record as the store holds it: row, term count, expiry (Unix seconds), float16 vector of the present model."""
+Stored = tuple[int, int, float | None, bytes | None, int]
+"""A record as the store holds it: row, term count, expiry (Unix seconds), float16 vector of the present model, and
+thread (`thread_of`)."""
 
 _SPARE = 0.25
 _LEAST_SPARE = 16
 _DEAD_SHARE = 0.3
 NEVER = np.inf
+_DAY_MINUTES = 1_440
 
 
 def pack(vector: Vector | None, dimension: int) -> bytes | None:
@@ -44,6 +47,29 @@ def pack(vector: Vector | None, dimension: int) -> bytes | None:
     return vector.astype("<f2").tobytes() if vector.any() else None
 
 
+def thread_of(session_id: str | None, created_at: float) -> int:
+    """Which conversation a record was told in, as a number above zero; minus the minute it was told at where in none.
+
+    >>> thread_of("s1", 0.0) == thread_of("s1", 9e9) > 0
+    True
+    >>> thread_of(None, 600.0)
+    -10
+    """
+    if session_id is not None:
+        return 1 + zlib.crc32(session_id.encode("utf-8", "replace"))
+    return -max(int(created_at // 60), 0)
+
+
+def linked(threads: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether neighbours by row belong together: told in one conversation, or, where in none, one within a day of the
+    other, but not at once: what was stored in one go is in no order that tells anything."""
+    apart = np.abs(threads - others)
+    told: npt.NDArray[np.bool_] = np.where(
+        (threads > 0) | (others > 0), apart == 0, (apart > 0) & (apart <= _DAY_MINUTES)
+    )
+    return told
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One active record.
@@ -53,12 +79,14 @@ class Entry:
         term_count: Distinct lexical terms.
         expires_at: Unix seconds; infinity for never.
         vector: As stored; None when there is none of the present model.
+        thread: From `thread_of`.
     """
 
     row: int
     term_count: int
     expires_at: float
     vector: bytes | None
+    thread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +103,7 @@ class Snapshot:
         count: How many are alive.
         vectors: How many of these have a vector.
         terms: Their term counts together.
+        threads: int64, from `thread_of`.
         graph: Finds positions in these arrays by vector; None where there is a matrix.
     """
 
@@ -87,6 +116,7 @@ class Snapshot:
     count: int
     vectors: int
     terms: int
+    threads: npt.NDArray[np.int64]
     graph: Graph | None = None
 
     def position(self, row: int) -> int | None:
@@ -104,21 +134,22 @@ class Partition:
     """
 
     def __init__(self, stored: Iterable[Sequence[Stored]], dimension: int) -> None:
-        kept: list[tuple[int, int, float | None, bool]] = []
+        kept: list[tuple[int, int, float | None, bool, int]] = []
         packed: list[npt.NDArray[np.float16]] = [np.zeros((0, dimension), "<f2")]
         for chunk in stored:
-            kept += [(row, count, expiry, vector is not None) for row, count, expiry, vector in chunk]
-            vectors = b"".join(vector for *_, vector in chunk if vector is not None)
+            kept += [(row, count, expiry, vector is not None, thread) for row, count, expiry, vector, thread in chunk]
+            vectors = b"".join(vector for *_, vector, _ in chunk if vector is not None)
             packed.append(np.frombuffer(vectors, "<f2").reshape(-1, dimension))
-        embedded = np.array([has for *_, has in kept], np.bool_)
+        embedded = np.array([has for *_, has, _ in kept], np.bool_)
         matrix = np.zeros((len(kept), dimension), np.float32)
         matrix[embedded] = np.concatenate(packed)
         self._fill(
             np.array([row for row, *_ in kept], np.int64),
             np.array([count for _, count, *_ in kept], np.float32),
-            np.array([NEVER if expiry is None else expiry for _, _, expiry, _ in kept], np.float64),
+            np.array([NEVER if expiry is None else expiry for _, _, expiry, *_ in kept], np.float64),
             embedded,
             matrix,
+            np.array([thread for *_, thread in kept], np.int64),
         )
 
     @property
@@ -134,7 +165,7 @@ class Partition:
     @property
     def nbytes(self) -> int:
         """Bytes held, spare capacity included."""
-        return self._capacity * (22 + 4 * self._matrix.shape[1])
+        return self._capacity * (30 + 4 * self._matrix.shape[1])
 
     def _fill(
         self,
@@ -143,6 +174,7 @@ class Partition:
         expires_at: npt.NDArray[np.float64],
         embedded: npt.NDArray[np.bool_],
         matrix: npt.NDArray[np.float32],
+        threads: npt.NDArray[np.int64],
     ) -> None:
         """New arrays with spare capacity, sorted by row; those that readers hold stay as they are."""
         n, order = len(rows), np.argsort(rows, kind="stable")
@@ -152,11 +184,13 @@ class Partition:
         self._expires_at = np.full(self._capacity, NEVER)
         self._embedded = np.zeros(self._capacity, np.bool_)
         self._matrix = np.zeros((self._capacity, matrix.shape[1]), np.float32)
+        self._threads = np.zeros(self._capacity, np.int64)
         self._rows[:n] = rows[order]
         self._term_counts[:n] = term_counts[order]
         self._expires_at[:n] = expires_at[order]
         self._embedded[:n] = embedded[order]
         self._matrix[:n] = matrix[order]
+        self._threads[:n] = threads[order]
         self._publish(np.ones(n, np.bool_), n, int(embedded.sum()), int(term_counts.sum(dtype=np.float64)))
 
     def _publish(self, alive: npt.NDArray[np.bool_], count: int, vectors: int, terms: int) -> None:
@@ -171,6 +205,7 @@ class Partition:
             count=count,
             vectors=vectors,
             terms=terms,
+            threads=self._threads[:n],
         )
 
     def put(self, entry: Entry) -> None:
@@ -194,6 +229,9 @@ class Partition:
         self._term_counts[at] = entry.term_count
         self._expires_at = self._expires_at.copy()
         self._expires_at[at] = entry.expires_at
+        if self._threads[at] != entry.thread:
+            self._threads = self._threads.copy()
+            self._threads[at] = entry.thread
         vector = self._unpacked(entry.vector)
         if not np.array_equal(vector, self._matrix[at]):
             self._matrix = self._matrix.copy()
@@ -214,6 +252,7 @@ class Partition:
         self._term_counts[n] = entry.term_count
         self._expires_at[n] = entry.expires_at
         self._embedded[n] = entry.vector is not None
+        self._threads[n] = entry.thread
         if entry.vector is not None:
             self._matrix[n] = self._unpacked(entry.vector)
         vectors = now.vectors + (entry.vector is not None)
@@ -241,6 +280,7 @@ class Partition:
             np.append(now.expires_at[keep], np.array([one.expires_at for one in added], np.float64)),
             np.append(now.embedded[keep], np.array([one.vector is not None for one in added], np.bool_)),
             np.concatenate([matrix[:n][keep], *(self._unpacked(one.vector)[None, :] for one in added)]),
+            np.append(now.threads[keep], np.array([one.thread for one in added], np.int64)),
         )
 
     def _unpacked(self, packed: bytes | None) -> npt.NDArray[np.float32]:

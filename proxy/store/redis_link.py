@@ -60,8 +60,8 @@ class RedisLink:
             expected: Error replies that the caller handles; those of a wrong type always come back in place.
 
         Returns:
-            One reply per command, as the server gives it (RESP 2: a hash is a flat list of fields and values); errors of
-            an expected kind in place.
+            One reply per command, as the server gives it (RESP 2: a hash is a flat list of fields and values); errors
+            of an expected kind in place.
 
         Raises:
             WorkingMemoryUnavailable: No connection, no answer in time, an error reply, or the breaker is open.

@@ -143,4 +143,18 @@ CREATE TABLE recalls (
   injected TEXT NOT NULL
 );
 
+-- What stands in a session's requests (inject.placement: session), written once.
+CREATE TABLE session_pieces (
+  owner      TEXT NOT NULL,
+  session_id TEXT NOT NULL,
+  chain      TEXT NOT NULL,                 -- of the user message; empty for the block in the system prompt
+  user_owner TEXT NOT NULL,                 -- tenant and user
+  text       TEXT NOT NULL,                 -- empty where nothing was added
+  tokens     INTEGER NOT NULL,
+  items      TEXT NOT NULL,                 -- JSON list of ids
+  mentions   TEXT NOT NULL,                 -- JSON list: memories whose former words stand in it
+  PRIMARY KEY (owner, session_id, chain)
+) WITHOUT ROWID;
+CREATE INDEX session_pieces_user ON session_pieces (user_owner);
+
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

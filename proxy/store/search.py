@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from proxy.plugs import Candidate
+from proxy.plugs import AROUND, Candidate, Context
+from proxy.store.around import neighbours, surroundings
 from proxy.store.graph import Graph, Positions
 from proxy.store.partition import Snapshot
 from proxy.store.postings import Rows
@@ -31,6 +33,10 @@ B = 0.75
 _OVERSHOOT = 2
 """A graph's order is rough: this many times the wanted are compared."""
 
+_SEEDS = 24
+"""Of this many of the best the neighbours are looked at."""
+_LEAST = 1e-6
+_BEFORE = AROUND.index(-1)
 _SPREAD = 16
 """Up to this many row numbers per hit, weights are summed by row number, which is faster than looking each row up."""
 _FEW = 20_000
@@ -41,50 +47,148 @@ Cosines = npt.NDArray[np.float32]
 Fetch = Callable[[Sequence[int]], Mapping[int, bytes]]
 
 
+class Leg(NamedTuple):
+    """What is looked for.
+
+    Args:
+        vector: Query, unit length; None skips the dense leg.
+        postings: For each query term, the rows of active records that hold it.
+    """
+
+    vector: Vector | None
+    postings: Sequence[Rows]
+
+
 def find(
     snapshots: Sequence[Snapshot],
-    vector: Vector | None,
-    postings: Sequence[Rows],
+    legs: Sequence[Leg],
     *,
     now: float,
     limit: int,
     fetch: Fetch,
     allowed: Rows | None = None,
-) -> list[Candidate]:
+    around: bool = False,
+) -> tuple[list[Candidate], Context | None]:
     """The best of each leg.
 
     Args:
         snapshots: The partitions the scope reads.
-        vector: Query, unit length; None skips the dense leg.
-        postings: For each query term, the rows of active records that hold it, in the same partitions.
+        legs: The question's, then those of its parts.
         now: Unix seconds; what expired by then is left out.
         limit: Candidates per leg.
         fetch: Gives the stored vectors of rows; asked only where a snapshot has no matrix.
         allowed: Sorted rows that filters admit; None admits all.
+        around: Whether to look at the neighbours of the best as well.
 
     Returns:
-        The union of both legs' best, each with both scores: by cosine first, then what only the words found.
+        The union of the legs' best, each with the whole question's scores: by cosine first, then what only the words
+        found, then what only a part or the neighbourhood did; and their context, where it was asked for.
     """
     held = [one for one in snapshots if one.count]
     if not held:
-        return []
+        return [], None
     rows = _joined([one.rows for one in held])
-    lexical = _bm25(held, postings)
     usable = _joined([one.alive & (one.expires_at > now) for one in held])
     if allowed is not None:
         usable = usable & np.isin(rows, allowed)
-    worded = _best(lexical, usable, np.flatnonzero(lexical > 0.0), rows, limit)
-    if vector is None:
-        scores = lexical[worded].tolist()
-        return [Candidate(row, None, score) for row, score in zip(rows[worded].tolist(), scores, strict=True)]
-    dense = _dense(held, usable, vector, limit, np.array(worded, np.int64), fetch)
-    best = _best(dense, usable, np.flatnonzero(~np.isnan(dense)), rows, limit)
-    chosen = list(dict.fromkeys([*best, *worded]))
-    cosines = [None if cosine != cosine else cosine for cosine in dense[chosen].tolist()]
-    return [
-        Candidate(row, cosine, score)
-        for row, cosine, score in zip(rows[chosen].tolist(), cosines, lexical[chosen].tolist(), strict=True)
+    looked = [_look(held, rows, usable, leg, limit, fetch) for leg in legs]
+    at = list(dict.fromkeys(position for one in looked for position in one.best))
+    if not at:
+        return [], None
+    chosen = np.array(at, np.int64)
+    whole, *parts = looked
+    threads = _joined([one.threads for one in held])
+    if around:
+        near = neighbours(_seeds(whole, chosen), threads, usable, chosen)
+        for one in looked:
+            _compare_also(held, one, near if one is whole else np.union1d(near, chosen), fetch)
+        chosen = np.concatenate([chosen, near])
+    cosines, words = whole.cosines[chosen], whole.words[chosen]
+    candidates = [
+        Candidate(row, None if cosine != cosine else cosine, score)
+        for row, cosine, score in zip(rows[chosen].tolist(), cosines.tolist(), words.tolist(), strict=True)
     ]
+    if not around:
+        return candidates, None
+    return candidates, _context(whole, parts, chosen, threads, usable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one leg sees.
+
+    Args:
+        vector: The leg's.
+        cosines: Of every record, in the order of the snapshots' rows; NaN where there is none, or none was compared.
+        words: BM25 likewise.
+        best: Positions of the best, by cosine first.
+    """
+
+    vector: Vector | None
+    cosines: Cosines
+    words: Scores
+    best: list[int]
+
+
+def _look(
+    held: Sequence[Snapshot], rows: Rows, usable: npt.NDArray[np.bool_], leg: Leg, limit: int, fetch: Fetch
+) -> _Look:
+    words = _bm25(held, leg.postings)
+    worded = _best(words, usable, np.flatnonzero(words > 0.0), rows, limit)
+    if leg.vector is None:
+        return _Look(None, np.full(len(rows), np.nan, np.float32), words, worded)
+    cosines = _dense(held, usable, leg.vector, limit, np.array(worded, np.int64), fetch)
+    best = _best(cosines, usable, np.flatnonzero(~np.isnan(cosines)), rows, limit)
+    return _Look(leg.vector, cosines, words, list(dict.fromkeys([*best, *worded])))
+
+
+def _seeds(look: _Look, chosen: Positions) -> Positions:
+    """The best of both legs together: whose neighbours are worth a look."""
+    cosines, words = np.nan_to_num(look.cosines[chosen]), look.words[chosen]
+    both = cosines / max(float(cosines.max()), _LEAST) + words / max(float(words.max()), _LEAST)
+    return chosen[np.argsort(-both, kind="stable")[:_SEEDS]]
+
+
+def _compare_also(held: Sequence[Snapshot], look: _Look, positions: Positions, fetch: Fetch) -> None:
+    """Fill in cosines that a graph has spared."""
+    if look.vector is None:
+        return
+    start = 0
+    for part in held:
+        end = start + len(part.rows)
+        if part.graph is not None:
+            here = positions[(positions >= start) & (positions < end)]
+            here = here[np.isnan(look.cosines[here])] - start
+            _compare(look.cosines[start:end], part.rows, here, look.vector, fetch)
+        start = end
+
+
+def _context(
+    whole: _Look,
+    parts: Sequence[_Look],
+    chosen: Positions,
+    threads: npt.NDArray[np.int64],
+    usable: npt.NDArray[np.bool_],
+) -> Context:
+    places, known = surroundings(chosen, threads, usable)
+    cosines = np.where(known, whole.cosines[places], np.nan)
+    words = np.where(known, whole.words[places], 0.0)
+    none = np.zeros((len(chosen), 0))
+    return Context(
+        cosines=cosines,
+        words=words,
+        part_cosines=np.column_stack([one.cosines[chosen].astype(np.float64) for one in parts]) if parts else none,
+        part_words=np.column_stack([one.words[chosen] for one in parts]) if parts else none,
+        threads=threads[chosen],
+        before=np.where(known[:, _BEFORE], _place_in(chosen, places[:, _BEFORE]), -1),
+    )
+
+
+def _place_in(chosen: Positions, wanted: Positions) -> Positions:
+    """Where positions stand among the chosen ones; −1 for those that do not."""
+    order = np.argsort(chosen)
+    at = order[np.minimum(np.searchsorted(chosen, wanted, sorter=order), len(chosen) - 1)]
+    return np.where(chosen[at] == wanted, at, -1)
 
 
 def _dense(
@@ -145,11 +249,8 @@ def _bm25(held: Sequence[Snapshot], postings: Sequence[Rows]) -> Scores:
     scores = np.zeros(sum(len(one.rows) for one in held))
     if not found:
         return scores
-    count = sum(one.count for one in held)
-    mean = max(sum(one.terms for one in held) / count, 1.0)
-    # A commit between the two readings may leave df one ahead of N: the idf must stay positive.
-    idf = [math.log1p((max(count - len(one), 0) + 0.5) / (len(one) + 0.5)) for one in found]
-    summed = _summed(held, found, idf)
+    mean = max(sum(one.terms for one in held) / sum(one.count for one in held), 1.0)
+    summed = _summed(held, found, _idf(held, found))
     start = 0
     for snapshot in held:
         end = start + len(snapshot.rows)
@@ -158,6 +259,12 @@ def _bm25(held: Sequence[Snapshot], postings: Sequence[Rows]) -> Scores:
         start = end
     scores *= K1 + 1
     return scores
+
+
+def _idf(held: Sequence[Snapshot], found: Sequence[Rows]) -> list[float]:
+    count = sum(one.count for one in held)
+    # A commit between the two readings may leave df one ahead of N: the idf must stay positive.
+    return [math.log1p((max(count - len(one), 0) + 0.5) / (len(one) + 0.5)) for one in found]
 
 
 def _summed(held: Sequence[Snapshot], found: Sequence[Rows], idf: Sequence[float]) -> Scores:

@@ -27,6 +27,8 @@ from proxy.plugs import (
     KeptAnswer,
     Ledger,
     Page,
+    Part,
+    Piece,
     SearchSource,
     SessionInfo,
     Store,
@@ -43,6 +45,7 @@ from proxy.store import (
     idle,
     journal,
     listing,
+    pieces,
     queries,
     records,
     survey,
@@ -54,14 +57,15 @@ from proxy.store.health import Health
 from proxy.store.index_file import IndexFiles
 from proxy.store.kept import KeptRecords
 from proxy.store.partition import pack
+from proxy.store.pieces import Pieces
 from proxy.store.postings import Postings, Rows
 from proxy.store.readers import HALF_PAIR, Readers
 from proxy.store.recents import MOST, Recent, Recents, newest_first
-from proxy.store.search import find
+from proxy.store.search import Leg, find
 from proxy.store.transaction import SqliteTransaction, Surroundings, partitions
 from proxy.store.vectors import VectorIndex
 from proxy.store.writer import Unit, Writer
-from proxy.types import Answer, Memory, Vector
+from proxy.types import Answer, Memory, State, Vector
 
 T = TypeVar("T")
 _SQL = queries.load("memories")
@@ -104,8 +108,17 @@ class SqliteStore(Store):
         self._postings = Postings(self._readers)
         self._kept = KeptRecords()
         self._recents = Recents()
+        self._pieces = Pieces(self._readers)
         self._around = Surroundings(
-            fingerprint, dimension, self._index, self._postings, self._generations, self._kept, self._recents, clock
+            fingerprint,
+            dimension,
+            self._index,
+            self._postings,
+            self._generations,
+            self._kept,
+            self._recents,
+            self._pieces,
+            clock,
         )
         self._writer = Writer(lambda: database.connect(path), forget.scrub, self._health)
         # What cannot be opened now is told by `health`, and tried again at the next write.
@@ -159,31 +172,38 @@ class SqliteStore(Store):
         return versions
 
     def search(
-        self, scope: Scope, vector: Vector | None, terms: Sequence[str], *, limit: int, filters: Filters | None = None
+        self,
+        scope: Scope,
+        vector: Vector | None,
+        terms: Sequence[str],
+        *,
+        limit: int,
+        filters: Filters | None = None,
+        parts: Sequence[Part] | None = None,
     ) -> Found:
         if vector is not None and pack(vector, self._around.dimension) is None:
             vector = None
         self._health.refuse()
         snapshots = {name: self._index.snapshots(name) for name in scope.readable}
-        parts = [part for of_partition in snapshots.values() for part in of_partition]
+        held = [part for of_partition in snapshots.values() for part in of_partition]
         counts = {name: sum(part.count for part in snapshots[name]) for name in snapshots}
         allowed = None
         if filters is not None and listing.narrows(filters):
             sql, keys = listing.narrowed(_SQL["rows_matching"], replace(filters, state=None))
             allowed = np.sort(_rows(self._readers.one(sql, {**keys, **partitions(scope)})))
-        by_index = vector is not None and any(part.graph is not None for part in parts)
+        by_index = vector is not None and any(part.graph is not None for part in held)
         source: SearchSource = "index" if by_index else "exact"
         self._searches[scope.owner, source] += 1
-        candidates = find(
-            parts,
-            vector,
-            self._postings.of(counts, terms),
+        candidates, context = find(
+            held,
+            [Leg(one.vector, self._postings.of(counts, one.terms)) for one in (Part(vector, terms), *(parts or ()))],
             now=self._clock().timestamp(),
             limit=limit,
             fetch=partial(self._contents.vectors, scope),
             allowed=allowed,
+            around=parts is not None,
         )
-        return Found(candidates, source)
+        return Found(candidates, source, context)
 
     def holding(self, scope: Scope, terms: Sequence[str], *, limit: int) -> Sequence[Memory]:
         self._health.refuse()
@@ -268,6 +288,27 @@ class SqliteStore(Store):
 
     def note(self, name: str) -> str | None:
         return survey.note(self._readers, name)
+
+    # ── what stands in a session's requests ────────────────────────────────────────────────────────────────────────
+    def pieces(self, scope: Scope) -> Mapping[str, Piece]:
+        return self._pieces.of(scope)
+
+    def keep_piece(self, scope: Scope, chain: str, piece: Piece) -> Piece:
+        standing, is_new = self._pieces.keep(scope, chain, piece)
+        if is_new:
+
+            def job(unit: Unit) -> None:
+                if not pieces.write(unit.connection, scope, chain, piece):
+                    dropped = [(scope.owner, scope.session_id or "", chain)]
+                    unit.after_commit.append(partial(self._pieces.drop, dropped))
+
+            # Nobody waits: the turn's journal entry, which is waited for, comes after it and shares its commit.
+            self._writer.submit(job, patient=True)
+        return standing
+
+    def states(self, scope: Scope, memory_ids: Collection[str]) -> Mapping[str, tuple[State, str | None, int]]:
+        keys = {"ids": records.dumps(list(memory_ids)), **partitions(scope)}
+        return {id_: (state, *more) for id_, state, *more in self._readers.all(_SQL["states"], keys)}
 
     # ── conversations ──────────────────────────────────────────────────────────────────────────────────────────
     def session_of(self, scope: Scope, link: str) -> str | None:

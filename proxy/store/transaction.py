@@ -16,10 +16,11 @@ from typing import Any
 from proxy.errors import Forgotten, StoreError, VersionConflict
 from proxy.plugs import Carried, Derivation, KeptAnswer, Transaction
 from proxy.scope import Scope
-from proxy.store import conversations, forget, idempotency, journal, lexical, queries, records, survey, transfer
+from proxy.store import conversations, forget, idempotency, journal, lexical, pieces, queries, records, survey, transfer
 from proxy.store.generations import Generations
 from proxy.store.kept import KeptRecords
-from proxy.store.partition import NEVER, Entry, pack
+from proxy.store.partition import NEVER, Entry, pack, thread_of
+from proxy.store.pieces import Pieces
 from proxy.store.postings import Postings
 from proxy.store.recents import Recents
 from proxy.store.vectors import VectorIndex
@@ -43,6 +44,7 @@ class Surroundings:
         generations: Likewise.
         kept: Likewise.
         recents: Likewise.
+        pieces: Likewise.
         clock: The present time.
         owners: Those known to be in the `owners` table.
     """
@@ -54,6 +56,7 @@ class Surroundings:
     generations: Generations
     kept: KeptRecords
     recents: Recents
+    pieces: Pieces
     clock: Callable[[], datetime]
     owners: set[str] = field(default_factory=set)
 
@@ -139,6 +142,7 @@ class SqliteTransaction(Transaction):
             return 0
         unfolded = forget.left_over(self._unit.connection, reached)
         forget.bury(self._unit.connection, scope, reached, self._around.clock())
+        self.unfreeze(scope, [one.memory.id for one in reached])
         self._erase([one.row for one in reached])
         for row in unfolded:
             member = records.row_to_memory(row)
@@ -149,6 +153,7 @@ class SqliteTransaction(Transaction):
     def discard(self, scope: Scope, memory_ids: Collection[str]) -> int:
         rows = forget.past(self._unit.connection, scope, memory_ids)
         forget.clear(self._unit.connection, rows)
+        self.unfreeze(scope, [records.row_to_memory(row).id for row in rows])
         self._erase(rows)
         return sum(records.row_to_memory(row).state == "archived" for row in rows)
 
@@ -169,6 +174,11 @@ class SqliteTransaction(Transaction):
 
     def keep_note(self, name: str, text: str) -> None:
         survey.keep_note(self._unit.connection, name, text)
+
+    def unfreeze(self, scope: Scope, memory_ids: Collection[str]) -> None:
+        dropped = pieces.drop_holding(self._unit.connection, scope, memory_ids)
+        if dropped:
+            self._unit.after_commit.append(partial(self._around.pieces.drop, dropped))
 
     def touch(self, scope: Scope, memory_ids: Collection[str], now: datetime) -> None:
         keys = {"ids": records.dumps(list(memory_ids)), "now": now.timestamp(), **partitions(scope)}
@@ -318,4 +328,5 @@ def _tokens(partition: str, words: Sequence[str]) -> list[str]:
 
 def _entry(row: int, memory: Memory, term_count: int, packed: bytes | None) -> Entry:
     expires_at = NEVER if memory.expires_at is None else memory.expires_at.timestamp()
-    return Entry(row, term_count, expires_at, packed)
+    thread = thread_of(memory.session_id, memory.created_at.timestamp())
+    return Entry(row, term_count, expires_at, packed, thread)

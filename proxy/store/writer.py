@@ -115,7 +115,7 @@ class Writer:
         self._disconnect()
 
     def _company(self) -> list[_Job | None]:
-        """The next job, if it comes soon; not waited for twice in a row, or a backlog of patient jobs would take long."""
+        """The next job, if it comes soon. Not waited for twice in a row: a backlog of patient jobs would take long."""
         wait_s, self._patience_s = self._patience_s, 0.0
         try:
             return [self._jobs.get(timeout=wait_s) if wait_s else self._jobs.get_nowait()]

@@ -139,6 +139,32 @@ def placed(body: JsonText, block: str, placement: Placement) -> list[Edit]:
     return [_append(body.text, target, block)]
 
 
+def placed_apart(body: JsonText, block: str, tails: Mapping[int, str], *, takes_system: bool) -> list[Edit]:
+    """The edits that put a block into the system prompt and pieces behind messages.
+
+    Args:
+        body: The request; `messages` was readable.
+        block: For the system prompt, or the first user message of a model without a system role; may be empty.
+        tails: What goes behind the text of the message with each index.
+        takes_system: Whether the model has a system role.
+    """
+    start = body.members["messages"].start
+    items = list(array_items(body.text, start))
+    texts = {index: text for index, text in tails.items() if index < len(items) and _holds_text(items[index])}
+    edits = []
+    if block and takes_system:
+        edits += placed(body, block, "system")
+    elif block:
+        first = next(
+            (at for at, item in enumerate(items) if item.value.get("role") == "user" and _holds_text(item)), None
+        )
+        if first is None:
+            edits += placed(body, block, "first_user")
+        else:
+            texts[first] = f"{block}\n\n{texts[first]}" if first in texts else block
+    return [*edits, *(_append(body.text, items[index], text) for index, text in sorted(texts.items()))]
+
+
 def renamed(body: JsonText, model: str) -> list[Edit]:
     """The edits that make a body name another model; none where it does already, or names none."""
     span = body.members.get("model")

@@ -1,9 +1,8 @@
-"""`sidemirror memory …`: what a running proxy remembers, over its memory API."""
+"""`sidemirror memory audit`: how much of what is remembered is junk, with examples."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections import defaultdict
 from collections.abc import Sequence
@@ -15,29 +14,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from proxy import log
 from proxy.app import utc_now
 from proxy.audit import JUNK, AuditReport, Injected, suspects
 from proxy.audit import audit as audited
-from proxy.cli.client import MemoryClient, Target, local_url
+from proxy.cli.client import MemoryClient, Target
+from proxy.cli.memory.options import AgentsOption, JsonOption, KeyOption, UrlOption, UserOption, print_json, target
 from proxy.cli.progress import bars
 from proxy.config import default_path, load
 from proxy.policy import load as loader
 from proxy.policy.retention import Retention
 from proxy.types import Memory
-
-memory = typer.Typer(name="memory", help="Look after the memories of a running proxy.", no_args_is_help=True)
-
-UrlOption = Annotated[
-    str | None, typer.Option(help="The proxy's address.  (default: the one that runs here, else config.yaml's)")
-]
-KeyOption = Annotated[
-    str | None, typer.Option(help="Key of the proxy, where it asks for one.", envvar="SIDEMIRROR_KEY")
-]
-UserOption = Annotated[
-    str | None, typer.Option(help="Whose memories.  (default: the key's user, else the proxy's default user)")
-]
-AgentOption = Annotated[str, typer.Option(help="Of which agent; * means all of the user's agents.")]
 
 _STATES: Final = ("active", "pending")
 """States in use; what was superseded, archived or forgotten is history, and no junk."""
@@ -53,38 +39,33 @@ _NAMES: Final = {
 _LOOK_UPS = 8
 
 
-@memory.callback()
-def _group() -> None:
-    """Look after the memories of a running proxy."""
-
-
-@memory.command()
 def audit(
     url: UrlOption = None,
     key: KeyOption = None,
     user: UserOption = None,
-    agent: AgentOption = "*",
+    agent: AgentsOption = "*",
     fail_above: Annotated[
         float | None, typer.Option(min=0, max=100, help="Exit with 1 when more than this percentage is junk.")
     ] = None,
     examples: Annotated[int, typer.Option(min=0, help="How many examples of each fault are shown.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say how much of what is remembered is junk, and show examples.
 
-    Junk: duplicates, questions, the assistant's guesses, echoes of recalled memories, secrets, what is out of date.
-    Raw turns are counted apart. Whether a memory has faded is judged by the policies named in config.yaml here.
+    Junk: duplicates, questions, the assistant's guesses, echoes of recalled
+    memories, secrets, what is out of date. Raw turns are counted apart. Whether
+    a memory has faded is judged by the policies named in config.yaml here.
 
-    Exit status: 0; 1 when --fail-above is given and exceeded; 2 when the proxy could not be asked.
+    Exit status: 0; 1 when --fail-above is given and exceeded; 2 when the proxy
+    could not be asked.
 
-    Example: sidemirror memory audit --user ada --fail-above 5
+    Example:
+      sidemirror memory audit --user ada --fail-above 5
     """
-    log.configure("error")
-    target = Target(url or local_url(), key, user, agent)
-    found = asyncio.run(_collect(target, Console(stderr=True)))
+    found = asyncio.run(_collect(target(url, key, user, agent), Console(stderr=True)))
     report = audited(found.records, utc_now(), retention=_retention(), injected=found.injected, examples=examples)
     if as_json:
-        typer.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+        print_json(report.as_json())
     else:
         _print(report, Console(highlight=False))
     exceeded = fail_above is not None and 100 * report.junk_share > fail_above
@@ -97,10 +78,10 @@ class _Found:
     injected: Injected
 
 
-async def _collect(target: Target, console: Console) -> _Found:
+async def _collect(whom: Target, console: Console) -> _Found:
     """All records in use, and what was injected into the calls that suspects came from."""
     with bars(console) as told:
-        async with MemoryClient(target) as client:
+        async with MemoryClient(whom) as client:
             records = [
                 one
                 for state in _STATES

@@ -1,0 +1,231 @@
+"""How likely each candidate of a search answers the question: a weighted sum of what speaks for it and against it.
+
+Pure. In: the search's `Context`, the candidates' traits, the question. Out: a relevance for each, 0–1, and what went
+into it. Both legs are in it as the policies weigh them; beside them what stands around a memory in its conversation,
+whose words it is, and whether it is of the kind that is asked for. The weights are data (``ranker_weights.json``),
+fitted by ``bench/fit_rank.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from proxy.plugs import AROUND, Context
+from proxy.traits import Asked, Day, Traits
+from proxy.types import Memory
+
+WEIGHTS: Final = Path(__file__).with_name("ranker_weights.json")
+FEATURES: Final = (
+    "legs", "before", "after", "near", "words_before", "answers", "session", "speaker", "other_speaker", "times",
+    "dated", "asks", "assistant", "standing", "preference",
+)  # fmt: skip
+"""What is weighed. legs: both legs of the question, or of the part of it that the memory fits best. before, after,
+near, words_before: the neighbours' legs. answers: what stands before it is a question that fits. session: how much in
+its conversation fits. speaker, other_speaker: the question names who says it, or somebody else. times: it says when,
+and that is asked. dated: it is of the day asked for. asks: it is a question itself. assistant: whose it is. standing:
+an instruction for all time. preference: a preference, where advice is asked."""
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "around": ("before", "after", "near", "words_before", "answers", "session"),
+    "speaking": ("speaker", "other_speaker"),
+    "asked_for": ("times", "dated", "standing", "preference"),
+    "form": ("asks", "assistant"),
+}
+"""Features that are explained together."""
+_LEAST = 1e-6
+_BEST_OF_SESSION = 3
+_SAME_MONTH, _SAME_DAYS, _LATE_MONTH = 0.6, 1.0, 0.5
+_TOLD_WITHIN_DAYS = 7
+_MONTHS_END = 24
+_CONTENDERS = 6
+_HARDLY_BETTER = 3.5
+_ABOVE = 1.0 + 1e-6
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What each feature counts.
+
+    Args:
+        of: By feature, float64, in the order of `FEATURES`.
+        bias: Added to the sum, so that it is above zero for one in a hundred of the best candidates: these count as 1.
+        spread: The sum is divided by it: how far apart the good and the bad are.
+    """
+
+    of: Floats
+    bias: float
+    spread: float
+
+    @classmethod
+    @lru_cache(maxsize=4)
+    def load(cls, path: Path = WEIGHTS) -> Weights:
+        """Weights from their file."""
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return cls(np.array([data["weights"][name] for name in FEATURES]), data["bias"], data["spread"])
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """What the ranker says.
+
+    Args:
+        values: float64 (n,), 0–1.
+        fused: float64 (n,), both legs of the whole question as the policies weigh them, 0–1.
+        groups: What `GROUPS` added to the sum, by name: float64 (n,).
+    """
+
+    values: Floats
+    fused: Floats
+    groups: Mapping[str, Floats]
+
+
+def relevance(
+    context: Context, memories: Sequence[Memory], seen: Sequence[Traits], asked: Asked, share: float, weights: Weights
+) -> Relevance:
+    """Weigh the candidates of a search.
+
+    Args:
+        context: Of the search, one line per candidate.
+        memories: The candidates.
+        seen: Their traits.
+        asked: The question.
+        share: The dense leg's weight, 0–1.
+        weights: What each feature counts.
+
+    Returns:
+        For each candidate, in the same order.
+    """
+    fused, table = features(context, memories, seen, asked, share)
+    weighed = table * weights.of
+    sums = (weighed.sum(axis=1) + weights.bias) / weights.spread
+    groups = {
+        name: weighed[:, [FEATURES.index(one) for one in members]].sum(axis=1) for name, members in GROUPS.items()
+    }
+    return Relevance(np.exp(np.minimum(sums, 0.0)), fused, groups)
+
+
+def later_first(scores: Sequence[float], memories: Sequence[Memory], seen: Sequence[Traits]) -> list[float]:
+    """Factors that put news above what it outdates, for a question about how things are now.
+
+    Of the best six, one that says that something changed is put above any earlier one that answers hardly better: it is
+    most often the same matter. What superseded what at the time of writing needs no such guess.
+
+    Args:
+        scores: Of the candidates, ≥ 0.
+        memories: The candidates.
+        seen: Their traits.
+
+    Returns:
+        A factor for each score, 1 for nearly all.
+    """
+    best = sorted(range(len(scores)), key=lambda place: -scores[place])[:_CONTENDERS]
+    told = {place: (memories[place].valid_from, memories[place].id) for place in best}
+    factors = [1.0] * len(scores)
+    for new in best:
+        if not seen[new].changed or memories[new].source.role == "assistant" or scores[new] <= 0:
+            continue
+        outdated = [
+            scores[old] / scores[new] for old in best if told[old] < told[new] and scores[old] >= scores[new] > 0
+        ]
+        factors[new] = max((one * _ABOVE for one in outdated if one <= _HARDLY_BETTER), default=1.0)
+    return factors
+
+
+def features(
+    context: Context, memories: Sequence[Memory], seen: Sequence[Traits], asked: Asked, share: float
+) -> tuple[Floats, Floats]:
+    """Both legs fused, (n,), and the features, (n, len(FEATURES))."""
+    around = _fused(context.cosines, context.words, share)
+    own = AROUND.index(0)
+    fused = around[:, own]
+    legs = fused
+    if context.part_cosines.shape[1]:
+        legs = _fused(context.part_cosines, context.part_words, share, each=True).max(axis=1)
+    words = _shares(context.words)
+    spoken = np.array([asked.names(one.speaker) for one in seen], np.float64)
+    names_some = bool(spoken.any())
+    assistant = np.array([one.source.role == "assistant" for one in memories], np.float64)
+    asks = np.array([one.asks for one in seen], np.float64)
+    columns = {
+        "legs": legs,
+        "before": around[:, own - 1],
+        "after": around[:, own + 1],
+        "near": np.delete(around, own, axis=1).max(axis=1),
+        "words_before": words[:, own - 1],
+        "answers": around[:, own - 1] * np.where(context.before >= 0, asks[context.before], 0.0),
+        "session": _sessions(context.threads, fused),
+        "speaker": spoken,
+        "other_speaker": np.array([names_some and one.speaker != "" for one in seen], np.float64) * (1.0 - spoken),
+        "times": np.array([asked.when and one.times for one in seen], np.float64),
+        "dated": np.array([_dated(asked.days, one.valid_from) for one in memories], np.float64),
+        "asks": asks,
+        "assistant": assistant,
+        "standing": np.array([one.standing for one in seen], np.float64),
+        "preference": np.array([asked.advice and one.preference for one in seen], np.float64),
+    }
+    _even_out(columns, context)
+    return fused, np.column_stack([columns[name] for name in FEATURES])
+
+
+def _even_out(columns: dict[str, Floats], context: Context) -> None:
+    """What stands alone has no neighbours to speak for it: it is taken to have such as the others have on average."""
+    own = AROUND.index(0)
+    alone = np.isnan(np.delete(context.cosines, own, axis=1)).all(axis=1)
+    alone &= (np.delete(context.words, own, axis=1) == 0).all(axis=1)
+    for name in ("before", "after", "near", "words_before", "answers"):
+        columns[name] = _filled(columns[name], alone)
+    columns["session"] = _filled(columns["session"], context.threads <= 0)
+
+
+def _filled(column: Floats, missing: npt.NDArray[np.bool_]) -> Floats:
+    if missing.all() or not missing.any():
+        return column
+    return np.where(missing, column[~missing].mean(), column)
+
+
+def _shares(values: Floats, *, each: bool = False) -> Floats:
+    """Values as shares of the best one of all, or of each column's best."""
+    known = np.maximum(np.nan_to_num(values), 0.0)
+    best = known.max(axis=0) if each else known.max(initial=0.0)
+    shares: Floats = known / np.maximum(best, _LEAST)
+    return shares
+
+
+def _fused(cosines: Floats, words: Floats, share: float, *, each: bool = False) -> Floats:
+    """The convex sum of both legs, as `rank.fuse`: what has no vector counts by its words alone."""
+    worded = _shares(words, each=each)
+    meant = np.where(np.isnan(cosines) & (worded > 0), worded, _shares(cosines, each=each))
+    both: Floats = share * meant + (1.0 - share) * worded
+    return both
+
+
+def _sessions(threads: npt.NDArray[np.int64], fused: Floats) -> Floats:
+    """How much fits in each candidate's conversation: its best three together, as a share of the best one's."""
+    found = np.zeros(len(threads))
+    for thread in np.unique(threads[threads > 0]):
+        inside = threads == thread
+        found[inside] = np.sort(fused[inside])[-_BEST_OF_SESSION:].sum()
+    return found / max(float(found.max(initial=0.0)), _LEAST)
+
+
+def _dated(days: Sequence[Day], at: datetime) -> float:
+    """How well a memory's day fits the dates asked for; what is told is mostly told within a week."""
+    best = 0.0
+    for one in days:
+        if one.year is not None and one.year != at.year:
+            continue
+        if one.month == at.month:
+            told = one.day is not None and 0 <= at.day - one.day <= _TOLD_WITHIN_DAYS
+            best = max(best, _SAME_DAYS if told else _SAME_MONTH)
+        elif at.month == one.month % 12 + 1 and at.day < _TOLD_WITHIN_DAYS and (one.day or 0) > _MONTHS_END:
+            best = max(best, _LATE_MONTH)
+    return best

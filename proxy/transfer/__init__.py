@@ -1,0 +1,1 @@
+"""Records as JSON lines, out of a store and into one."""
