@@ -38,7 +38,7 @@ _STEPS: Final = 20
 _CLOSE_ENOUGH: Final = 1e-7
 _DECIMALS: Final = 3
 _AT: Final = 10
-_TOP: Final = 0.99
+_TOP: Final = 0.9
 Floats = npt.NDArray[np.float64]
 
 
@@ -204,7 +204,7 @@ def abstain(asking: Sequence[Asking], weights: Floats) -> str:
 
 
 def bias(asking: Sequence[Asking], weights: Floats) -> float:
-    """What brings the best of the best candidates to zero, whose relevance is 1."""
+    """What brings one in ten of the best candidates above zero, and their relevance above a half."""
     return -float(np.quantile([float((one.table @ weights).max()) for one in asking if one.relevant], _TOP))
 
 

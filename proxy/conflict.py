@@ -173,8 +173,9 @@ def _relation(new: Memory, stated: Claims, one: Near) -> tuple[Relation, bool]:
     relation = relate(stated, earlier)
     if relation in ("apart", "another") and _names_as_replaced(stated, earlier):
         return "replaces", len(earlier.stated) < 2
-    if relation == "apart" and new.kind == "correction" and not earlier.stated:
-        # What no claim was read from is corrected by naming its words: "it is Durham, not Sheffield".
+    same_talk = new.session_id is not None and new.session_id == one.memory.session_id
+    if relation == "apart" and new.kind == "correction" and (same_talk or not earlier.stated):
+        # What was said in the same talk is corrected by naming its words: "it is Durham, not Sheffield".
         said = set(content_words(one.memory.content))
         if any(said.issuperset(old) for old in stated.replaced):
             return "replaces", True

@@ -158,8 +158,8 @@ class Drafting:
         )
 
     def _injected(self, turn: JournalTurn) -> frozenset[str]:
-        found = (self._store.get(turn.scope, memory_id) for memory_id in turn.injected)
-        return frozenset(normal(memory.content) for memory in found if memory is not None)
+        found = turn.recalled or self._store.read(turn.scope, turn.injected)
+        return frozenset(normal(memory.content) for memory in found)
 
 
 def _join(whole: Drafted, part: Drafted) -> None:

@@ -455,6 +455,9 @@ class Store(Protocol):
     def get(self, scope: Scope, memory_id: str) -> Memory | None:
         """One record the scope may read, in any state; None when there is none."""
 
+    def read(self, scope: Scope, memory_ids: Collection[str]) -> Sequence[Memory]:
+        """Those of the records that the scope may read, in any state; one query for all."""
+
     def list(
         self, scope: Scope, filters: Filters, *, limit: int, cursor: str | None = None, all_agents: bool = False
     ) -> Page:

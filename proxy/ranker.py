@@ -45,6 +45,7 @@ _BEST_OF_SESSION = 3
 _SAME_MONTH, _SAME_DAYS, _LATE_MONTH = 0.6, 1.0, 0.5
 _TOLD_WITHIN_DAYS = 7
 _MONTHS_END = 24
+_TYPICAL = 0.4
 _CONTENDERS = 6
 _HARDLY_BETTER = 3.5
 _ABOVE = 1.0 + 1e-6
@@ -57,7 +58,7 @@ class Weights:
 
     Args:
         of: By feature, float64, in the order of `FEATURES`.
-        bias: Added to the sum, so that it is above zero for one in a hundred of the best candidates: these count as 1.
+        bias: Added to the sum, so that it is above zero, and the relevance above a half, for one in ten of the best.
         spread: The sum is divided by it: how far apart the good and the bad are.
     """
 
@@ -110,7 +111,7 @@ def relevance(
     groups = {
         name: weighed[:, [FEATURES.index(one) for one in members]].sum(axis=1) for name, members in GROUPS.items()
     }
-    return Relevance(np.exp(np.minimum(sums, 0.0)), fused, groups)
+    return Relevance(1.0 / (1.0 + np.exp(-np.clip(sums, -30.0, 30.0))), fused, groups)
 
 
 def later_first(scores: Sequence[float], memories: Sequence[Memory], seen: Sequence[Traits]) -> list[float]:
@@ -187,7 +188,9 @@ def _even_out(columns: dict[str, Floats], context: Context) -> None:
 
 
 def _filled(column: Floats, missing: npt.NDArray[np.bool_]) -> Floats:
-    if missing.all() or not missing.any():
+    if missing.all():
+        return np.full(len(column), _TYPICAL)
+    if not missing.any():
         return column
     return np.where(missing, column[~missing].mean(), column)
 

@@ -35,7 +35,7 @@ _RETRY_MAX_S = 30.0
 _FAILURES_KEPT = 1_000
 _DIGITS = 4
 """They tell all that a figure tells, and halve the ledger."""
-_LONG_PARTS = frozenset({"dense", "lexical", "fused", "decay"})
+_LONG_PARTS = frozenset({"dense", "lexical", "fused", "relevance", "decay", "later"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -412,9 +412,7 @@ class Remember:
         """The injected memories that the answer used."""
         if not turn.injected or turn.answer is None or turn.answer.status != "complete" or not turn.answer.text:
             return []
-        memories = turn.recalled or [
-            memory for one in turn.injected if (memory := self._store.get(turn.scope, one)) is not None
-        ]
+        memories = turn.recalled or self._store.read(turn.scope, turn.injected)
         return used(turn.answer.text, turn.user_text, memories)
 
     def lock(self, scope: Scope) -> threading.Lock:

@@ -19,7 +19,7 @@ from proxy.language import detect
 from proxy.plugs import Candidate, Context, Filters, Part, SearchSource, Store
 from proxy.policy.retrieval import Retrieval
 from proxy.policy.rules import PolicySet
-from proxy.ranker import Relevance, Weights, later_first, relevance
+from proxy.ranker import Weights, later_first, relevance
 from proxy.scope import Scope
 from proxy.store.lexical import query_terms
 from proxy.traits import asked, traits
@@ -119,10 +119,13 @@ def retrieve(
     later = [1.0] * len(best)
     if question.present:
         later = later_first([one.score for one in scored], [held[one] for one in best], [seen[one] for one in best])
-    hits = [
-        Hit(held[one], parts.score * news, _named(found[at[one]], weighed, one, parts, news))
-        for one, parts, news in zip(best, scored, later, strict=True)
-    ]
+    seen_by = {name: np.round(values[best], 3).tolist() for name, values in weighed.groups.items()}
+    fused = weighed.fused[best].tolist()
+    hits = []
+    for place, (one, parts, news) in enumerate(zip(best, scored, later, strict=True)):
+        groups = {name: values[place] for name, values in seen_by.items()}
+        named = _named(found[at[one]], fused[place], groups, parts, news)
+        hits.append(Hit(held[one], parts.score * news, named))
     return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id)), searched.source
 
 
@@ -142,17 +145,18 @@ class _Factors:
 
     def estimated(self, memories: Sequence[Memory]) -> npt.NDArray[np.float64]:
         """The product of each record's factors, for all at once: it says which are worth the exact figures."""
-        now_s, table = self.now.timestamp(), np.empty((len(memories), 4))
+        now_s = self.now.timestamp()
         rates: dict[tuple[MemoryType, str], float] = {}
-        for place, memory in enumerate(memories):
+        lives, factors = [], []
+        for memory in memories:
             sort = memory.memory_type, memory.kind
             rate = rates.get(sort)
             if rate is None:
                 half_life_s = self.weights.decay(*sort)
                 rate = rates[sort] = 0.0 if half_life_s is None else 1.0 / max(half_life_s, 1.0)
-            age_s = max(now_s - memory.valid_from.timestamp(), 0.0)
-            table[place] = age_s * rate, memory.confidence, memory.strength, self.bonuses.get(sort[0], 1.0)
-        product: npt.NDArray[np.float64] = 0.5 ** np.minimum(table[:, 0], 1_000.0) * table[:, 1:].prod(axis=1)
+            lives.append((now_s - memory.valid_from.timestamp()) * rate if rate else 0.0)
+            factors.append(memory.confidence * memory.strength * self.bonuses.get(sort[0], 1.0))
+        product: npt.NDArray[np.float64] = 0.5 ** np.clip(lives, 0.0, 1_000.0) * np.array(factors)
         return product
 
     def parts(self, memory: Memory, value: float) -> rank.Parts:
@@ -167,13 +171,15 @@ class _Factors:
         )
 
 
-def _named(candidate: Candidate, weighed: Relevance, at: int, parts: rank.Parts, news: float) -> dict[str, Any]:
+def _named(
+    candidate: Candidate, fused: float, groups: Mapping[str, float], parts: rank.Parts, news: float
+) -> dict[str, Any]:
     """Everything that went into a score, by name."""
     return {
         "dense": candidate.dense,
         "lexical": candidate.lexical,
-        "fused": float(weighed.fused[at]),
-        **{name: round(float(values[at]), 3) for name, values in weighed.groups.items()},
+        "fused": fused,
+        **groups,
         "relevance": parts.fused,
         "decay": parts.decay,
         "confidence": parts.confidence,

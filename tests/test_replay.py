@@ -1,4 +1,4 @@
-"""Days of mixed talk leave clean memory: part of the replay bench, held to the same goals; and how plays are read."""
+"""Days of mixed talk leave clean memory: the replay bench, held to its goals; and how plays are read."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bench.run import Run
 from bench.screenplay import Mark
 from proxy.policy.speech import question
 
-USERS = ("ada", "wei")
-"""One in each language, with tool loops, retries, a role-play, pasted mails and dumps, and sessions without a name."""
+USERS = ("ada", "kai", "lin", "mei", "rosa", "sam", "tom", "wei")
+"""Both languages, with tool loops, retries, role-plays, pasted mails and dumps, and sessions without a name."""
 
 
 @pytest.fixture(scope="module")

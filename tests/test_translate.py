@@ -149,7 +149,7 @@ async def test_a_key_of_our_own_never_goes_upstream(forwards_key: bool, passed: 
     translated: Any = SimpleNamespace(complete=complete)
     recorder: Any = SimpleNamespace(complete=done)
     metrics: Any = SimpleNamespace(usage=lambda *_, **__: None)
-    call: Any = SimpleNamespace(stream=False, body=b"{}", headers={}, block=SimpleNamespace(items=()))
+    call: Any = SimpleNamespace(stream=False, body=b"{}", headers={}, scope=None)
     request = make_mocked_request("POST", "/v1/chat/completions", headers={"Authorization": "Bearer sk-client"})
     answers = TranslatedAnswers(translated, recorder, metrics, forwards_key=forwards_key)
     await answers.answer(request, call, route("anthropic/a"))

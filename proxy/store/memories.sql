@@ -1,6 +1,10 @@
 -- name: by_id
 SELECT * FROM records WHERE id = :id AND partition IN (:agent, :user, :shared);
 
+-- name: by_ids
+SELECT records.* FROM json_each(:ids) AS wanted CROSS JOIN records ON records.id = wanted.value
+WHERE +partition IN (:agent, :user, :shared);
+
 -- name: by_rows
 -- The cross join keeps the planner from walking the partitions instead.
 SELECT records.* FROM json_each(:rows) AS wanted CROSS JOIN records ON records.row = wanted.value

@@ -131,6 +131,9 @@ class SqliteStore(Store):
         row = self._readers.one(_SQL["by_id"], {"id": memory_id, **partitions(scope)})
         return None if row is None else records.row_to_memory(row)
 
+    def read(self, scope: Scope, memory_ids: Collection[str]) -> Sequence[Memory]:
+        return self._memories("by_ids", {"ids": records.dumps(list(memory_ids)), **partitions(scope)})
+
     def list(
         self, scope: Scope, filters: Filters, *, limit: int, cursor: str | None = None, all_agents: bool = False
     ) -> Page:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 Record = Mapping[str, Any]
 _STATE_STYLES = {"pending": "yellow", "superseded": "dim", "archived": "dim", "forgotten": "dim"}
-_PARTS = ("dense", "lexical", "fused", "decay", "confidence", "strength", "bonus")
+_PARTS = ("dense", "lexical", "relevance", "decay", "confidence", "strength", "bonus", "later")
 
 
 def console(*, stderr: bool = False) -> Console:
