@@ -202,8 +202,7 @@ def test_explain_shows_the_rule_and_what_it_would_write(run: Run, said: str, rul
     shown = run("policy", "explain", said)
     assert shown.status == 0
     assert rule in shown.out
-    # A cell may be broken into lines.
-    assert set(kept.split()) <= set(shown.out.replace("┃", " ").replace("│", " ").split())
+    assert kept in shown.out
     assert "✓" in shown.out
     explained = json.loads(run("policy", "explain", said, "--json").out)
     (matched,) = [one for one in explained if one["rule_id"] == rule]

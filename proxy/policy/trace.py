@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC
 
 from proxy.policy.checks import Seen
 from proxy.policy.evaluation import RuleTrace
@@ -10,6 +11,7 @@ from proxy.policy.knowledge import Knowledge
 from proxy.policy.passage import Passage, Whole
 from proxy.policy.rules import PolicySet, Rule
 from proxy.policy.run import Made, matches, passages, places, run
+from proxy.standalone import standing
 from proxy.types import Event
 
 
@@ -65,7 +67,8 @@ def _traced(rule: Rule, whole: Whole, policies: PolicySet, claimed: list[tuple[i
         _outcome(rule, whole.event, matched=made is not None),
         place.text if place else "",
         tuple(seen),
-        tuple(shown.drafts),
+        # As they would be stored: whoever asks why wants to see the words that come of it.
+        tuple(standing(draft, whole.event, whole.event.at.tzinfo or UTC) for draft in shown.drafts),
         tuple(shown.slots),
         tuple(shown.forgets),
         tuple(shown.llm),
