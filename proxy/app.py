@@ -48,7 +48,6 @@ from proxy.transfer.importer import Importer
 from proxy.translate import Translated
 from proxy.types import Event
 from proxy.upstream import Upstream
-from proxy.value import WEIGHTS, ValueModel
 
 log = structlog.get_logger(__name__)
 _API_THREADS = 4
@@ -192,7 +191,7 @@ async def _routes(house: House, library: Library, stop: asyncio.Event, stack: As
         failure=memory.recorder.failure,
         policies=lambda: house.layers.policies.current,
         refused=lambda: house.layers.policies.error,
-        knowledge=_knowledge(house.layers),
+        knowledge=_knowledge(house.layers, memory),
         clock=utc_now,
         metrics=metrics,
         # Recalls that hang must not take the API's threads along.
@@ -227,9 +226,8 @@ async def _routes(house: House, library: Library, stop: asyncio.Event, stack: As
     return [*chat.routes(), *mcp.routes(), *memory_api.routes(), *health.routes(), *raw.routes()]
 
 
-def _knowledge(layers: Layers) -> Callable[[Scope], Knowledge]:
-    value = ValueModel.load(WEIGHTS, layers.embedder.fingerprint)
-    return lambda scope: Knowing(layers.store, layers.embedder, value, scope)
+def _knowledge(layers: Layers, memory: Memory) -> Callable[[Scope], Knowledge]:
+    return lambda scope: Knowing(layers.store, layers.embedder, memory.value, scope)
 
 
 def _services(house: House, stop: asyncio.Event) -> Iterator[Coroutine[Any, Any, Any]]:

@@ -56,6 +56,7 @@ class Memory:
     pipeline: Pipeline
     recorder: Recorder
     life: Life
+    value: ValueModel | None
     threads: ThreadPoolExecutor
 
 
@@ -103,7 +104,7 @@ async def assemble(
     pipeline = Pipeline(config, preparation, policies, utc_now, metrics, threads, Routes(config.models))
     placement = config.inject.placement
     recorder = Recorder(store, preparation, policies, placement, worker.submit, metrics, threads, group.spawn)
-    return Memory(tokens, remember, worker, group, recall, pipeline, recorder, life, threads)
+    return Memory(tokens, remember, worker, group, recall, pipeline, recorder, life, value, threads)
 
 
 def _extractor(config: Config, library: Library, tokens: TokenCounter, metrics: Metrics) -> Extractor | None:

@@ -204,14 +204,14 @@ class Preparation:
 
     def _find_pieces(self, call: Call, talk: Conversation, found: Prepared) -> None:
         """What stands in the session's requests, and what this one adds."""
-        text = question(talk)
         try:
             pieces = self._store.pieces(found.scope)
+            text = question(talk) if frozen.missing(pieces, talk) else None
             session = self._store.session(found.scope) if text is not None else None
         except StoreError:
             found.failures.append("store")
             return
-        if text is None or not frozen.missing(pieces, talk):
+        if text is None:
             found.pieces = pieces
             return
         found.begun = session.started_at if session is not None else call.at

@@ -212,13 +212,13 @@ class Recall:
         return [Hit(memory, 0.0, {"recent": True}) for memory in newest if memory.id not in known]
 
     def _replaced(self, scope: Scope, hits: Sequence[Hit]) -> dict[str, str]:
-        result = {}
-        for hit in hits:
-            if hit.left_out is None and hit.memory.supersedes:
-                old = self._store.get(scope, hit.memory.supersedes)
-                if old is not None and old.state == "superseded":
-                    result[hit.memory.id] = old.content
-        return result
+        used = [hit.memory for hit in hits if hit.left_out is None]
+        former = {memory.id: memory.supersedes for memory in used if memory.supersedes}
+        if not former:
+            return {}
+        read = self._store.read(scope, set(former.values()))
+        replaced = {old.id: old.content for old in read if old.state == "superseded"}
+        return {new: replaced[old] for new, old in former.items() if old in replaced}
 
     def _vector(self, text: str, failures: list[str]) -> Vector | None:
         try:

@@ -129,11 +129,15 @@ class Remember:
             StoreError: Nothing was written; the turn stays in the journal.
         """
         fresh = not self._seen(turn)
+        if fresh and _answered(turn) and not turn.recalled:
+            # Once for both who ask: whether the answer only echoes them, and which of them it used.
+            turn = replace(turn, recalled=tuple(self._store.read(turn.scope, turn.injected)))
         # Outside the lock: a model may be asked, and whoever writes on purpose must not wait for it.
         drafted = self._drafting.turn(turn, self._policies(), fresh=fresh)
         with self.lock(turn.scope):
             # Slots first: writing them again after a failed transaction does no harm, and the ledger has them.
-            slots = [(slot, event) for slot, event in drafted.slots if not self._forgotten(turn.scope, event)]
+            buried = self._buried(turn.scope, [event for _, event in drafted.slots])
+            slots = [(slot, event) for slot, event in drafted.slots if event.message_hash not in buried]
             noted = [*_of_answer(turn.answer), *drafted.notes, *self._notes.fill(turn.scope, slots)]
             work = self._plan(turn.scope, drafted, turn)
             # The same question sent again, or answered anew, is no second use.
@@ -321,10 +325,11 @@ class Remember:
         gone |= {one.id for choice in work.choices if not choice.request.restore for one in choice.memories}
         asked_in = {event.message_hash for _, event in drafted.forgets}
         steps = self._notes.steps(scope) if any(draft.link_parent for draft, _ in drafted.drafts) else ()
+        buried = self._buried(scope, [event for _, event in drafted.drafts])
         made: list[tuple[Event, str]] = []
         for draft, event in drafted.drafts:
             source = _source(scope, draft, event, turn)
-            if self._forgotten(scope, event):
+            if event.message_hash in buried:
                 work.refused.append(writing.forgotten(source))
                 continue
             if _silenced(work.choices, draft, event, asked_in):
@@ -370,9 +375,10 @@ class Remember:
             return []
         return list(self._store.from_message(turn.scope, turn.replaces))
 
-    def _forgotten(self, scope: Scope, event: Event) -> bool:
-        """Whether a tombstone covers what was made from this message."""
-        return event.message_hash is not None and self._store.is_forgotten(scope, event.message_hash)
+    def _buried(self, scope: Scope, events: Sequence[Event]) -> set[str]:
+        """The messages of these events that a tombstone covers; each is looked up once, whatever was made of it."""
+        hashes = {event.message_hash for event in events if event.message_hash is not None}
+        return {one for one in hashes if self._store.is_forgotten(scope, one)}
 
     def _refusal(self, scope: Scope) -> str | None:
         rate = self._policies().guard.rate
@@ -410,10 +416,7 @@ class Remember:
 
     def _drawn_on(self, turn: JournalTurn) -> list[str]:
         """The injected memories that the answer used."""
-        if not turn.injected or turn.answer is None or turn.answer.status != "complete" or not turn.answer.text:
-            return []
-        memories = turn.recalled or self._store.read(turn.scope, turn.injected)
-        return used(turn.answer.text, turn.user_text, memories)
+        return used(turn.answer.text, turn.user_text, turn.recalled) if turn.answer and _answered(turn) else []
 
     def lock(self, scope: Scope) -> threading.Lock:
         """What a user's writes follow one another by; whoever else decides upon that user's memories holds it too."""
@@ -430,6 +433,11 @@ def _source(scope: Scope, draft: Draft, event: Event, turn: JournalTurn | None) 
         rule=draft.rule_id,
         policy_hash=draft.policy_hash,
     )
+
+
+def _answered(turn: JournalTurn) -> bool:
+    """Whether there is an answer that memories were given for."""
+    return bool(turn.injected and turn.answer and turn.answer.status == "complete" and turn.answer.text)
 
 
 def _silenced(choices: Sequence[Choice], draft: Draft, event: Event, asked_in: set[str | None]) -> bool:
