@@ -8,7 +8,6 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import regex
 
@@ -18,7 +17,7 @@ from proxy.policy.model import Verbatim, Write
 from proxy.policy.passage import Passage, Whole
 from proxy.policy.patterns import SESSION_NAMES
 from proxy.policy.rules import Rule, names_in
-from proxy.types import Draft, Event, Language, SlotWrite, ToolStatus
+from proxy.types import Draft, Event, Language, SlotWrite
 
 ASKED_CHARS = 120
 TEXT_CHARS = 300
@@ -61,24 +60,6 @@ def slug(text: str) -> str:
     ('staging-db', '测试-库')
     """
     return regex.sub(r"[^\w.]+", "-", text.strip().lower()).strip("-")
-
-
-def infer_status(content: str, data: Any = None) -> ToolStatus:
-    """Whether a tool's result is a failure, by its JSON error fields or by its words.
-
-    >>> infer_status("ok"), infer_status("Error: refused")
-    ('ok', 'error')
-    >>> infer_status("", {"error": "x"}), infer_status("", {"error": None})
-    ('error', 'ok')
-    """
-    if isinstance(data, Mapping):
-        bad = data.get("error") or data.get("errors") or data.get("isError") or data.get("is_error")
-        named = str(data.get("status", "")).lower() in ("error", "failed", "failure")
-        code = data.get("exit_code", data.get("exitCode", data.get("returncode", 0)))
-        return "error" if bad or named or data.get("success") is False or data.get("ok") is False or code else "ok"
-    if data is not None:
-        return "ok"
-    return "error" if _FAILED.search(content[:2_000]) else "ok"
 
 
 def error_text(event: Event) -> str:

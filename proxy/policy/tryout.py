@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.language import detect
+from proxy.observe import tool_status
 from proxy.policy.actions import Finding
 from proxy.policy.check import SAMPLE_TIME
 from proxy.policy.evaluation import Evaluation
 from proxy.policy.examples import Example, Expected, SessionExample, ToolExample
-from proxy.policy.extract import infer_status
 from proxy.policy.llm import answered
 from proxy.policy.match import evaluate, request_event
 from proxy.policy.rules import PolicySet, Rule
@@ -76,7 +76,7 @@ def _tool_event(tool: ToolExample) -> Event:
         tool=tool.name,
         arguments=tool.arguments,
         data=data,
-        status=tool.status or infer_status(tool.content, data),
+        status=tool.status or tool_status(tool.content, data),
         user_text=tool.user,
     )
 
