@@ -173,6 +173,11 @@ class JournalTurn:
     in_play: bool = False
     recalled: tuple[Memory, ...] = ()
 
+    @property
+    def answered_as(self) -> str | None:
+        """Hash of the answer; None while there is none that has one."""
+        return (self.answer.hash or None) if self.answer is not None else None
+
 
 @dataclass(frozen=True, slots=True)
 class Version:
@@ -444,8 +449,18 @@ class Transaction(Protocol):
     def end_session(self, scope: Scope, now: datetime) -> bool:
         """Mark the scope's session ended; False when it is not known."""
 
-    def journal_done(self, turn_id: str, status: JournalStatus, outcomes: Sequence[Outcome]) -> None:
-        """Close a journal turn and write its outcomes to the ledger, in the transaction that writes its memories."""
+    def journal_done(
+        self, turn_id: str, status: JournalStatus, outcomes: Sequence[Outcome], *, worked_on: str | None = None
+    ) -> None:
+        """Close a journal turn and write its outcomes to the ledger, in the transaction that writes its memories.
+
+        Args:
+            turn_id: The turn.
+            status: ``done`` or ``failed``.
+            outcomes: What became of it.
+            worked_on: Hash of the answer that was worked on (`JournalTurn.answered_as`). When another call has
+                answered the turn anew meanwhile it stays open for that answer, and so do the accounts.
+        """
 
 
 class Store(Protocol):
@@ -593,11 +608,21 @@ class Store(Protocol):
         """Fsync the request's part. On a known (seen_scope, chain) nothing is written twice: the turn comes back with
         the id it already has; if that one was answered or done, `replaces` names its answer's hash."""
 
-    def journal_answer(self, turn_id: str, answer: Answer, links: Sequence[tuple[Scope, str]]) -> Future[None]:
-        """Fsync the answer's part, and link it to its session in the same transaction."""
+    def journal_answer(
+        self, turn_id: str, call_id: str, answer: Answer, links: Sequence[tuple[Scope, str]]
+    ) -> Future[None]:
+        """Fsync the answer's part, and link it to its session in the same transaction.
 
-    def journal_void(self, turn_id: str, reason: str) -> Future[None]:
-        """The call failed upstream: drop the turn, keep the ledger's entry with the reason."""
+        Args:
+            turn_id: What `journal_open` named the turn.
+            call_id: The call that was answered; another id than the turn's when several calls share it.
+            answer: What was said.
+            links: What later requests will find the session by.
+        """
+
+    def journal_void(self, turn_id: str, call_id: str, reason: str) -> Future[None]:
+        """The call failed upstream: drop the turn unless other calls share it, keep the ledger's entry with the
+        reason."""
 
     def journal_waiting(self) -> Iterator[JournalTurn]:
         """Turns to be worked on, oldest first: answered ones, and open ones from before this process started

@@ -194,7 +194,7 @@ class Recorder:
         links = [(call.scope, call.talk.answer_link(answer))]
         try:
             safe = guarded_answer(answer, self._policies())
-            await self._write(call, lambda: self._store.journal_answer(turn.id, safe, links))
+            await self._write(call, lambda: self._store.journal_answer(turn.id, call.id, safe, links))
         except Exception as error:  # noqa: BLE001 - as above
             self._failed(call, error)
             return
@@ -206,7 +206,7 @@ class Recorder:
         if turn is None:
             return
         try:
-            await self._write(call, lambda: self._store.journal_void(turn.id, reason))
+            await self._write(call, lambda: self._store.journal_void(turn.id, call.id, reason))
         except StoreError as error:
             self._failed(call, error)
             return

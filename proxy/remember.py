@@ -406,7 +406,8 @@ class Remember:
             stored = {plan.memory.id for plan in kept}
             lost = [writing.forgotten(plan.memory.source) for plan in work.plans if plan.memory.id not in stored]
             outcomes = [*chosen, *work.refused, *lost]
-            tx.journal_done(turn.id, "done", [*noted, *(outcome_of(plan) for plan in kept), *outcomes])
+            told = [*noted, *(outcome_of(plan) for plan in kept), *outcomes]
+            tx.journal_done(turn.id, "done", told, worked_on=turn.answered_as)
             return kept, outcomes
 
         # Nobody's call waits for it.

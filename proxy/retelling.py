@@ -156,7 +156,7 @@ class Retelling:
             answer = guarded_answer(turn.answer, policies)
             # Whoever goes on with the conversation through the proxy finds its session by this.
             links = [(scope, session_link(said[-1].hash if said else "", answer_hash(turn.answer)))]
-        self.store.journal_answer(kept.id, answer, links).result()
+        self.store.journal_answer(kept.id, opened.id, answer, links).result()
         return replace(kept, answer=answer, status="answered")
 
     def _end(self, scope: Scope, at: datetime, account: Account) -> None:

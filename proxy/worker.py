@@ -156,7 +156,10 @@ class Worker:
         outcome = Outcome("", "failed", None, f"{type(error).__name__}: {error}"[:_REASON_CHARS])
 
         def close() -> None:
-            self._store.transact(lambda tx: tx.journal_done(job.turn.id, "failed", [outcome])).result()
+            turn = job.turn
+            self._store.transact(
+                lambda tx: tx.journal_done(turn.id, "failed", [outcome], worked_on=turn.answered_as)
+            ).result()
 
         try:
             await self._patiently(close)

@@ -77,11 +77,17 @@ class Running:
 
     def records(self, user: str, **query: str) -> list[dict[str, Any]]:
         """The user's records, newest first."""
+        data: list[dict[str, Any]] = []
+        page: dict[str, str] = {}
         with self.http(user) as http:
-            response = http.get("/memory/records", params={"limit": "500", **query})
-            response.raise_for_status()
-            data: list[dict[str, Any]] = response.json()["data"]
-            return data
+            while True:
+                response = http.get("/memory/records", params={"limit": "500", **query, **page})
+                response.raise_for_status()
+                body = response.json()
+                data += body["data"]
+                if body["next_cursor"] is None:
+                    return data
+                page = {"cursor": body["next_cursor"]}
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End it, and return its exit status."""

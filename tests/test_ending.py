@@ -337,7 +337,7 @@ def test_a_session_whose_last_words_are_not_written_yet_waits(house: House) -> N
     house.speaks(house.made("We run Postgres 15."))
     opened = turn(said("And Redis 8."), at=house.clock())
     house.store.journal_open(opened, account(opened)).result()
-    house.store.journal_answer(opened.id, Answer("Noted."), []).result()
+    house.store.journal_answer(opened.id, opened.id, Answer("Noted."), []).result()
     assert house.goes_idle() == 0
     house.store.transact(lambda tx: tx.journal_done(opened.id, "done", [])).result()
     assert house.ending.run() == 1

@@ -369,16 +369,17 @@ def test_a_recall_that_takes_too_long_is_cut_off_and_the_call_goes_through(
 ) -> None:
     config = {"upstream": {"base_url": provider.url}, "recall": {"deadline_ms": 1}}
     with running(folder, config=config) as product:
-        statuses = []
+        statuses, written = [], []
         for number in range(10):
             response = ask(product, lane, f"I collect number{number}", user=user, session="s")
             statuses.append(response.headers["X-Memory-Status"])
-            product.ledger(response.headers["X-Memory-Request-Id"], user)
+            written.append(product.ledger(response.headers["X-Memory-Request-Id"], user)["written"])
         reasons = {one for status in statuses for one in status.removeprefix("degraded:").split(",")}
         assert "deadline" in reasons
         assert reasons <= {"ok", "deadline", "working-memory"}
         assert len(lane.received) == 10
         # What was cut off before the call is done after it: nothing that was said is lost.
+        assert [[one["action"] for one in account["outcomes"]] for account in written] == [["created"]] * 10, written
         assert len(contents(product, user)) == 10
 
 

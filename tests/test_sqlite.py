@@ -265,7 +265,7 @@ def test_a_forgotten_text_is_in_no_byte_of_the_files(
         put(store, one, vectors=[unit(1)])
         opened = turn(said(f"it is {SECRET}"))
         store.journal_open(opened, account(opened)).result(10)
-        store.journal_answer(opened.id, Answer(f"I noted {SECRET}"), [(ALICE, "link")]).result(10)
+        store.journal_answer(opened.id, opened.id, Answer(f"I noted {SECRET}"), [(ALICE, "link")]).result(10)
         for i in range(after):
             put(store, memory(f"more {i} " + "z " * (i * 13 % 300)), vectors=[unit(i)])
         changed = replace(one, content=f"the {SECRET} again", version=2)
@@ -280,7 +280,7 @@ def test_a_forgotten_text_is_in_no_byte_of_the_files(
 def test_a_done_turn_leaves_no_text(store: SqliteStore, path: Path) -> None:
     opened = turn(said(f"it is {SECRET}"))
     store.journal_open(opened, account(opened)).result(10)
-    store.journal_answer(opened.id, Answer("noted"), []).result(10)
+    store.journal_answer(opened.id, opened.id, Answer("noted"), []).result(10)
     store.transact(lambda tx: tx.journal_done(opened.id, "done", [])).result(10)
     store.close()
     assert traces(path) == []

@@ -595,7 +595,7 @@ def test_forgetting_drops_unfinished_turns_with_the_message(store: Store) -> Non
     put(store, one)
     for opened in (turn(secret), turn(said("more"), backfill=(secret,)), turn(other)):
         store.journal_open(opened, account(opened)).result(10)
-        store.journal_answer(opened.id, Answer("fine"), []).result(10)
+        store.journal_answer(opened.id, opened.id, Answer("fine"), []).result(10)
     do(store, lambda tx: tx.forget(ALICE, [one.id]))
     assert [t.new[0].text for t in store.journal_waiting()] == ["hello there"]
 
@@ -606,7 +606,7 @@ def test_a_late_write_of_a_forgotten_turn_is_refused(store: Store) -> None:
     first = memory("code 4711", message=opened.new[0].hash)
     put(store, first)
     do(store, lambda tx: tx.forget(ALICE, [first.id]))
-    store.journal_answer(opened.id, Answer("fine"), [(ALICE, "link")]).result(10)
+    store.journal_answer(opened.id, opened.id, Answer("fine"), [(ALICE, "link")]).result(10)
     with pytest.raises(StoreError, match="forgotten"):
         put(store, memory("4711", message=opened.new[0].hash))
     assert [*store.journal_waiting()] == []
@@ -695,7 +695,7 @@ ANSWER = Answer("It is 42.", (ToolCall("c2", "save", "{}"),), "stop", usage={"to
 def test_a_turn_comes_back_whole_once_answered(store: Store) -> None:
     assert store.journal_open(WHOLE, account(WHOLE)).result(10) == WHOLE
     assert [*store.journal_waiting()] == []
-    store.journal_answer(WHOLE.id, ANSWER, [(ALICE, "link-1"), (ALICE, "link-2")]).result(10)
+    store.journal_answer(WHOLE.id, WHOLE.id, ANSWER, [(ALICE, "link-1"), (ALICE, "link-2")]).result(10)
     assert [*store.journal_waiting()] == [replace(WHOLE, status="answered", answer=ANSWER)]
     assert store.session_of(ALICE, "link-1") == store.session_of(ALICE, "link-2") == "s1"
 
@@ -705,8 +705,8 @@ def test_answers_count_the_sessions_turns(store: Store, clock: Clock) -> None:
         opened = turn(said(f"no {i}"), at=clock.forward(seconds=1))
         store.journal_open(opened, account(opened)).result(10)
         clock.forward(seconds=1)
-        store.journal_answer(opened.id, ANSWER, [(ALICE, f"link {i}")]).result(10)
-    store.journal_answer(opened.id, ANSWER, [(ALICE, "link 2")]).result(10)
+        store.journal_answer(opened.id, opened.id, ANSWER, [(ALICE, f"link {i}")]).result(10)
+    store.journal_answer(opened.id, opened.id, ANSWER, [(ALICE, "link 2")]).result(10)
     info = store.session(ALICE)
     assert info is not None
     assert (info.turns, info.started_at, info.last_at) == (3, later(1), later(6))
@@ -717,7 +717,7 @@ def test_a_turn_open_when_the_process_died_is_given_out_as_aborted(reopen: Open)
     answered = turn(said("second"))
     for opened in (WHOLE, answered):
         store.journal_open(opened, account(opened)).result(10)
-    store.journal_answer(answered.id, ANSWER, []).result(10)
+    store.journal_answer(answered.id, answered.id, ANSWER, []).result(10)
     waiting = [*reopen().journal_waiting()]
     assert waiting == [
         replace(WHOLE, answer=Answer(status="aborted")),
@@ -727,7 +727,7 @@ def test_a_turn_open_when_the_process_died_is_given_out_as_aborted(reopen: Open)
 
 def test_a_done_turn_waits_no_longer_and_its_outcomes_are_in_the_ledger(store: Store) -> None:
     store.journal_open(WHOLE, account(WHOLE)).result(10)
-    store.journal_answer(WHOLE.id, ANSWER, []).result(10)
+    store.journal_answer(WHOLE.id, WHOLE.id, ANSWER, []).result(10)
     outcomes = [Outcome("rule", "created", "id-1", "new"), Outcome("rule-2", "dropped", None, "why")]
     do(store, lambda tx: tx.journal_done(WHOLE.id, "done", outcomes))
     assert [*store.journal_waiting()] == []
@@ -742,7 +742,7 @@ def test_closing_a_turn_is_undone_with_its_transaction(store: Store) -> None:
         raise LookupError
 
     store.journal_open(WHOLE, account(WHOLE)).result(10)
-    store.journal_answer(WHOLE.id, ANSWER, []).result(10)
+    store.journal_answer(WHOLE.id, WHOLE.id, ANSWER, []).result(10)
     with pytest.raises(LookupError):
         do(store, work)
     assert len([*store.journal_waiting()]) == 1
@@ -766,13 +766,75 @@ def test_a_retry_joins_the_turn_that_is_open(store: Store) -> None:
     store.journal_open(WHOLE, account(WHOLE)).result(10)
     retry = again(WHOLE)
     assert store.journal_open(retry, account(retry)).result(10) == WHOLE
-    store.journal_answer(WHOLE.id, ANSWER, []).result(10)
+    for request in (WHOLE, retry):
+        store.journal_answer(WHOLE.id, request.id, ANSWER, []).result(10)
     assert len([*store.journal_waiting()]) == 1
     do(store, lambda tx: tx.journal_done(WHOLE.id, "done", []))
     for request in (WHOLE, retry):
         entry = store.ledger(ALICE, request.id)
         assert entry is not None
         assert entry.written_status == "done"
+
+
+def written_of(store: Store, turn: JournalTurn) -> tuple[str, str]:
+    """How far the memories of a call are written, and what came of them."""
+    entry = store.ledger(ALICE, turn.id)
+    assert entry is not None
+    return entry.written_status, ",".join(outcome.reason for outcome in entry.outcomes)
+
+
+def test_a_retrys_account_waits_for_its_own_answer(store: Store) -> None:
+    retry, cut, whole = again(WHOLE), replace(ANSWER, hash="cut"), replace(ANSWER, hash="whole")
+    store.journal_open(WHOLE, account(WHOLE, written_status="queued")).result(10)
+    store.journal_answer(WHOLE.id, WHOLE.id, cut, []).result(10)
+    store.journal_open(retry, account(retry, written_status="queued")).result(10)
+    do(store, lambda tx: tx.journal_done(WHOLE.id, "done", [Outcome("", "aborted", None, "cut")], worked_on="cut"))
+    assert (written_of(store, WHOLE), written_of(store, retry)) == (("done", "cut"), ("queued", ""))
+    store.journal_answer(WHOLE.id, retry.id, whole, []).result(10)
+    [waiting] = store.journal_waiting()
+    assert (waiting.new, waiting.answer, waiting.replaces) == (WHOLE.new, whole, "cut")
+    do(store, lambda tx: tx.journal_done(WHOLE.id, "done", [Outcome("", "created", None, "new")], worked_on="whole"))
+    assert (written_of(store, WHOLE), written_of(store, retry)) == (("done", "cut"), ("done", "new"))
+    assert [*store.journal_waiting()] == []
+
+
+def test_an_answer_that_came_while_the_one_before_was_worked_on_is_still_worked_on(store: Store) -> None:
+    retry, cut, whole = again(WHOLE), replace(ANSWER, hash="cut"), replace(ANSWER, hash="whole")
+    store.journal_open(WHOLE, account(WHOLE, written_status="queued")).result(10)
+    store.journal_answer(WHOLE.id, WHOLE.id, cut, []).result(10)
+    store.journal_open(retry, account(retry, written_status="queued")).result(10)
+    store.journal_answer(WHOLE.id, retry.id, whole, []).result(10)
+    do(store, lambda tx: tx.journal_done(WHOLE.id, "done", [Outcome("", "aborted", None, "cut")], worked_on="cut"))
+    [waiting] = store.journal_waiting()
+    assert (waiting.new, waiting.answer) == (WHOLE.new, whole)
+    assert written_of(store, retry) == ("queued", "")
+    do(store, lambda tx: tx.journal_done(WHOLE.id, "done", [Outcome("", "created", None, "new")], worked_on="whole"))
+    assert written_of(store, retry) == ("done", "new")
+    assert [*store.journal_waiting()] == []
+
+
+def test_of_two_calls_that_share_a_turn_only_the_failed_one_is_told_as_failed(store: Store) -> None:
+    retry = again(WHOLE)
+    for one in (WHOLE, retry):
+        store.journal_open(one, account(one, written_status="queued")).result(10)
+    store.journal_void(WHOLE.id, WHOLE.id, "429").result(10)
+    assert (written_of(store, WHOLE), written_of(store, retry)) == (("failed", "429"), ("queued", ""))
+    store.journal_answer(WHOLE.id, retry.id, ANSWER, []).result(10)
+    do(store, lambda tx: tx.journal_done(WHOLE.id, "done", [Outcome("", "created", None, "new")]))
+    assert (written_of(store, WHOLE), written_of(store, retry)) == (("failed", "429"), ("done", "new"))
+
+
+def test_a_call_that_the_process_did_not_live_to_answer_is_told_as_failed(reopen: Open) -> None:
+    store, retry = reopen(), again(WHOLE)
+    store.journal_open(WHOLE, account(WHOLE, written_status="queued")).result(10)
+    store.journal_answer(WHOLE.id, WHOLE.id, ANSWER, []).result(10)
+    do(store, lambda tx: tx.journal_done(WHOLE.id, "done", [Outcome("", "created", None, "new")]))
+    store.journal_open(retry, account(retry, written_status="queued")).result(10)
+    store = reopen()
+    assert (written_of(store, WHOLE), written_of(store, retry)) == (
+        ("done", "new"),
+        ("failed", "the process ended before the answer"),
+    )
 
 
 def test_the_same_chain_in_another_scope_is_another_turn(store: Store) -> None:
@@ -785,20 +847,20 @@ def test_the_same_chain_in_another_scope_is_another_turn(store: Store) -> None:
 def test_a_regenerated_answer_names_the_one_it_replaces(reopen: Open, worked_on: bool) -> None:
     store = reopen()
     store.journal_open(WHOLE, account(WHOLE)).result(10)
-    store.journal_answer(WHOLE.id, ANSWER, []).result(10)
+    store.journal_answer(WHOLE.id, WHOLE.id, ANSWER, []).result(10)
     if worked_on:
         do(store, lambda tx: tx.journal_done(WHOLE.id, "done", []))
     other = again(WHOLE)
     expected = replace(WHOLE, replaces=answer_hash(ANSWER))
     assert store.journal_open(other, account(other)).result(10) == expected
     better = replace(ANSWER, text="It is 43.")
-    store.journal_answer(WHOLE.id, better, []).result(10)
+    store.journal_answer(WHOLE.id, WHOLE.id, better, []).result(10)
     assert [*reopen().journal_waiting()] == [replace(expected, status="answered", answer=better)]
 
 
 def test_a_void_turn_is_gone_and_its_ledger_entry_says_why(store: Store) -> None:
     store.journal_open(WHOLE, account(WHOLE)).result(10)
-    store.journal_void(WHOLE.id, "the provider answered 429").result(10)
+    store.journal_void(WHOLE.id, WHOLE.id, "the provider answered 429").result(10)
     entry = store.ledger(ALICE, WHOLE.id)
     assert entry is not None
     assert entry.written_status == "failed"
@@ -809,11 +871,11 @@ def test_a_void_turn_is_gone_and_its_ledger_entry_says_why(store: Store) -> None
 
 def test_a_failed_regeneration_keeps_the_answer_there_was(store: Store) -> None:
     store.journal_open(WHOLE, account(WHOLE)).result(10)
-    store.journal_answer(WHOLE.id, ANSWER, []).result(10)
+    store.journal_answer(WHOLE.id, WHOLE.id, ANSWER, []).result(10)
     do(store, lambda tx: tx.journal_done(WHOLE.id, "done", []))
     other = again(WHOLE)
     store.journal_open(other, account(other)).result(10)
-    store.journal_void(WHOLE.id, "429").result(10)
+    store.journal_void(WHOLE.id, WHOLE.id, "429").result(10)
     third = replace(WHOLE, id="third")
     assert store.journal_open(third, account(third)).result(10).replaces == answer_hash(ANSWER)
 
@@ -822,8 +884,8 @@ def test_a_turn_that_two_calls_share_outlives_the_failure_of_one(store: Store) -
     store.journal_open(WHOLE, account(WHOLE)).result(10)
     other = again(WHOLE)
     store.journal_open(other, account(other)).result(10)
-    store.journal_void(WHOLE.id, "429").result(10)
-    store.journal_answer(WHOLE.id, ANSWER, []).result(10)
+    store.journal_void(WHOLE.id, WHOLE.id, "429").result(10)
+    store.journal_answer(WHOLE.id, WHOLE.id, ANSWER, []).result(10)
     assert [t.answer for t in store.journal_waiting()] == [ANSWER]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -99,19 +97,6 @@ def test_notes_are_kept_and_replaced(reopen: Callable[..., Store]) -> None:
     do(store, lambda tx: tx.keep_note("x", "one"))
     do(store, lambda tx: tx.keep_note("x", "two"))
     assert reopen().note("x") == "two"
-
-
-def test_a_database_from_before_there_were_sweeps_gets_what_they_need(
-    reopen: Callable[..., Store], tmp_path: Path
-) -> None:
-    one, lesson = memory("one"), memory("lesson")
-    put(reopen(), one, lesson)
-    reopen().close()
-    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
-        connection.executescript("DROP TABLE evidence; DROP TABLE sightings; DROP INDEX memories_owner;")
-    store = reopen()
-    do(store, lambda tx: tx.link(lesson, [one.id], "reflected"))
-    assert len(store.survey(ALICE).links) == 1
 
 
 # ── links and sightings ────────────────────────────────────────────────────────────────────────────────────────────

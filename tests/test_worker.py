@@ -85,7 +85,7 @@ def answered(store: FaultyStore, name: str, scope: Scope = ALICE) -> JournalTurn
     """A turn whose two parts are in the journal."""
     opened = turn(said(name), scope=scope, id=name)
     store.journal_open(opened, account(opened, written_status="queued")).result()
-    store.journal_answer(name, Answer("Noted."), []).result()
+    store.journal_answer(name, name, Answer("Noted."), []).result()
     return opened
 
 

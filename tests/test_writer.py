@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +30,7 @@ class Bench:
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=0.05)
         connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.set_trace_callback(lambda sql: self._count(sql))
         return connection
 
@@ -249,3 +250,41 @@ def test_closing_does_not_leave_a_patient_job_behind(bench: Bench) -> None:
     bench.writer.close()
     assert patient.result(0) is None
     assert bench.stored() == [1]
+
+
+def test_what_a_reader_sees_in_there_has_been_heard_of_in_memory(bench: Bench) -> None:
+    heard: list[str] = []
+    committed, may_hear = threading.Event(), threading.Event()
+
+    def hear() -> None:
+        committed.set()
+        assert may_hear.wait(10)
+        heard.append("heard")
+
+    def work(unit: Unit) -> None:
+        insert(unit, 1)
+        unit.after_commit.append(hear)
+
+    def look() -> tuple[list[object], list[str]]:
+        with bench.writer.landed():
+            return bench.stored(), [*heard]
+
+    written = bench.writer.submit(work)
+    assert committed.wait(10)
+    assert bench.stored() == [1]
+    with ThreadPoolExecutor(1) as threads:
+        looked = threads.submit(look)
+        with pytest.raises(TimeoutError):
+            looked.result(0.05)
+        may_hear.set()
+        assert looked.result(10) == ([1], ["heard"])
+    written.result(10)
+
+
+def test_the_write_ahead_log_is_carried_over_after_some_commits(bench: Bench) -> None:
+    log = bench.path.with_name(f"{bench.path.name}-wal")
+    bench.writer.submit(lambda unit: insert(unit, "0" * 1_000)).result(10)
+    one = log.stat().st_size
+    for number in range(300):
+        bench.add(number).result(10)
+    assert log.stat().st_size < 150 * one

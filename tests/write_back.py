@@ -145,7 +145,7 @@ class Desk:
         )
         opened = self.store.journal_open(turn, account(turn, written_status="queued")).result()
         given = answer or Answer("OK", finish_reason="stop")
-        self.store.journal_answer(opened.id, given, [(scope, "")]).result()
+        self.store.journal_answer(opened.id, opened.id, given, [(scope, "")]).result()
         return replace(opened, answer=given)
 
     def say(self, *said: Message | str, **more: Any) -> tuple[Outcome, ...]:

@@ -44,6 +44,7 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("PRAGMA cache_size = -8192")
         _make(connection)
     except sqlite3.Error:
@@ -61,9 +62,6 @@ def _make(connection: sqlite3.Connection) -> None:
             connection.execute(_META["set_meta"], {"name": _TERMS, "value": lexical.VERSION})
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        for name in ("survey", "idempotency"):
-            for statement in _statements(queries.load(name)["take_up"]):
-                connection.execute(statement)
         connection.execute("COMMIT")
     except sqlite3.Error:
         if connection.in_transaction:
@@ -85,7 +83,7 @@ def _statements(script: str) -> list[str]:
 def take_up(unit: Unit, now: datetime) -> None:
     """What a start owes to the run before: old ledger entries go, an interrupted erasure is finished, and postings made
     by other rules than today's are made anew."""
-    journal.prune(unit.connection, now)
+    journal.take_up(unit.connection, now)
     known = unit.connection.execute(_META["get_meta"], {"name": _TERMS}).fetchone()
     if known is None or known[0] != lexical.VERSION:
         index_terms(unit.connection)

@@ -24,6 +24,8 @@ KEPT = timedelta(days=30)
 """How long the ledger and the hashes of finished turns are kept."""
 
 _SQL = queries.load("journal")
+_OPEN = "open"
+"""The `written_status` of a call that shares its turn with another and has no answer yet; told as ``queued``."""
 
 
 # ── writing ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -47,11 +49,11 @@ def open_turn(connection: sqlite3.Connection, turn: JournalTurn, ledger: Ledger,
         result = turn
     else:
         known_id, status, answer_hash, replaces = known
-        if status in ("done", "failed"):
-            connection.execute(_SQL["reopen"], {"id": known_id, **text})
-        elif status == "open":
-            connection.execute(_SQL["share"], {"id": known_id, "boot": boot})
+        connection.execute(_SQL["join"], {"id": known_id, **text})
+        if status == "open":
+            connection.execute(_SQL["ledger_share"], {"turn": known_id})
         result = replace(turn, id=known_id, replaces=answer_hash or replaces)
+        ledger = replace(ledger, written_status=_OPEN)
     _put_ledger(connection, "ledger_open", ledger, result.id)
     return result
 
@@ -59,6 +61,7 @@ def open_turn(connection: sqlite3.Connection, turn: JournalTurn, ledger: Ledger,
 def answer_turn(
     connection: sqlite3.Connection,
     turn_id: str,
+    call_id: str,
     answer: Answer,
     answer_hash: str,
     links: Sequence[tuple[Scope, str]],
@@ -69,7 +72,9 @@ def answer_turn(
     started_at, turns = now, 0
     by_scope: dict[Scope, list[str]] = {}
     if found is not None:
-        status, at, header = found
+        status, at, header, calls = found
+        if calls > 1 or call_id != turn_id:
+            connection.execute(_SQL["ledger_answered"], {"call": call_id})
         connection.execute(_SQL["answer"], {"id": turn_id, "answer": records.dumps(answer), "answer_hash": answer_hash})
         started_at, turns = records.moment(at), int(status == "open")
         scope = Scope(*orjson.loads(header)["scope"])
@@ -90,22 +95,29 @@ def answer_turn(
         )
 
 
-def void_turn(connection: sqlite3.Connection, turn_id: str, reason: str) -> None:
+def void_turn(connection: sqlite3.Connection, turn_id: str, call_id: str, reason: str) -> None:
     """See `Store.journal_void`; a turn that was answered before keeps what it has."""
     for step in ("leave", "drop_left", "drop_text"):
         connection.execute(_SQL[step], {"id": turn_id})
-    _close_ledger(connection, turn_id, "failed", [Outcome("", "failed", None, reason)])
+    connection.execute(_SQL["ledger_void"], {"call": call_id, "outcomes": _failure(reason)})
 
 
-def close(connection: sqlite3.Connection, turn_id: str, status: JournalStatus, outcomes: Sequence[Outcome]) -> None:
+def close(
+    connection: sqlite3.Connection,
+    turn_id: str,
+    status: JournalStatus,
+    outcomes: Sequence[Outcome],
+    worked_on: str | None,
+) -> None:
     """See `Transaction.journal_done`: the text of a done turn is dropped, that of a failed one kept."""
-    connection.execute(_SQL["close"], {"id": turn_id, "status": status})
-    _close_ledger(connection, turn_id, "failed" if status == "failed" else "done", outcomes)
+    keys = {"id": turn_id, "status": status, "worked_on": worked_on}
+    if connection.execute(_SQL["close"], keys).rowcount:
+        told = {"written_status": "failed" if status == "failed" else "done", "outcomes": records.dumps(outcomes)}
+        connection.execute(_SQL["ledger_close"], {"turn": turn_id, **told})
 
 
-def _close_ledger(connection: sqlite3.Connection, turn_id: str, status: str, outcomes: Sequence[Outcome]) -> None:
-    keys = {"turn": turn_id, "written_status": status, "outcomes": records.dumps(outcomes)}
-    connection.execute(_SQL["ledger_close"], keys)
+def _failure(reason: str) -> str:
+    return records.dumps([Outcome("", "failed", None, reason)])
 
 
 def put_ledger(connection: sqlite3.Connection, ledger: Ledger) -> None:
@@ -113,8 +125,11 @@ def put_ledger(connection: sqlite3.Connection, ledger: Ledger) -> None:
     _put_ledger(connection, "ledger_put", ledger, None)
 
 
-def prune(connection: sqlite3.Connection, now: datetime) -> None:
-    """Drop ledger entries and finished turns older than 30 days."""
+def take_up(connection: sqlite3.Connection, now: datetime) -> None:
+    """At a start: drop ledger entries and finished turns older than 30 days, and close what calls of the run before
+    left unfinished beside an answer that they shared."""
+    connection.execute(_SQL["drop_unfinished_text"])
+    connection.execute(_SQL["ledger_unfinished"], {"outcomes": _failure("the process ended before the answer")})
     before = {"before": (now - KEPT).timestamp()}
     (seq,) = connection.execute(_SQL["kept_from"], before).fetchone()
     connection.execute(_SQL["prune_recalls"], {"seq": seq})

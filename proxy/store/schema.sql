@@ -112,7 +112,7 @@ CREATE TABLE journal (
   at          REAL NOT NULL,
   status      TEXT NOT NULL,
   boot        TEXT NOT NULL,                -- the process that opened it
-  calls       INTEGER NOT NULL DEFAULT 1,   -- of that process, with this very turn under way
+  calls       INTEGER NOT NULL DEFAULT 1,   -- of that process, with this very turn under way and no answer yet
   header      TEXT NOT NULL,                -- JSON: scope, injected, model
   body        TEXT,                         -- JSON: messages; gone once the turn is done
   answer      TEXT,                         -- JSON; likewise
@@ -135,6 +135,7 @@ CREATE TABLE ledger (
   outcomes       TEXT NOT NULL
 );
 CREATE INDEX ledger_turn ON ledger (turn) WHERE turn IS NOT NULL;
+CREATE INDEX ledger_unfinished ON ledger (id) WHERE written_status = 'open';
 
 -- The bulky part of a ledger entry, written once; apart, so that closing an entry does not write it again.
 CREATE TABLE recalls (
@@ -158,3 +159,40 @@ CREATE TABLE session_pieces (
 CREATE INDEX session_pieces_user ON session_pieces (user_owner);
 
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE INDEX memories_owner ON memories (owner);
+
+-- Which records another one was made from, or stands for: `how` is plugs.Derivation.
+CREATE TABLE evidence (
+  owner    TEXT NOT NULL,                   -- tenant and user
+  derived  TEXT NOT NULL,
+  evidence TEXT NOT NULL,
+  how      TEXT NOT NULL,
+  PRIMARY KEY (owner, derived, evidence)
+) WITHOUT ROWID;
+CREATE INDEX evidence_of ON evidence (owner, evidence);
+
+-- Where else the same was said, after the message that a record was made from.
+CREATE TABLE sightings (
+  owner   TEXT NOT NULL,                    -- tenant and user
+  id      TEXT NOT NULL,
+  session TEXT NOT NULL,
+  message TEXT NOT NULL,                    -- its hash; empty when there was none
+  at      REAL NOT NULL,
+  PRIMARY KEY (owner, id, session, message)
+) WITHOUT ROWID;
+
+-- Answers to requests that may be sent again.
+CREATE TABLE kept_answers (
+  owner       TEXT NOT NULL,                -- tenant and user
+  key         TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,                -- of the whole request
+  status      INTEGER NOT NULL,
+  body        TEXT,                         -- gone once its record was forgotten
+  memory_id   TEXT,                         -- the record whose text is in it
+  etag        TEXT,
+  at          REAL NOT NULL,
+  PRIMARY KEY (owner, key)
+) WITHOUT ROWID;
+CREATE INDEX kept_answers_at ON kept_answers (at);
+CREATE INDEX kept_answers_memory ON kept_answers (memory_id) WHERE memory_id IS NOT NULL;

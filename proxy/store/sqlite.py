@@ -334,14 +334,16 @@ class SqliteStore(Store):
         boot = self._generations.boot
         return self._writer.submit(lambda unit: journal.open_turn(unit.connection, turn, ledger, boot))
 
-    def journal_answer(self, turn_id: str, answer: Answer, links: Sequence[tuple[Scope, str]]) -> Future[None]:
+    def journal_answer(
+        self, turn_id: str, call_id: str, answer: Answer, links: Sequence[tuple[Scope, str]]
+    ) -> Future[None]:
         hashed, now = self._answer_hash(answer), self._clock()
         return self._writer.submit(
-            lambda unit: journal.answer_turn(unit.connection, turn_id, answer, hashed, links, now)
+            lambda unit: journal.answer_turn(unit.connection, turn_id, call_id, answer, hashed, links, now)
         )
 
-    def journal_void(self, turn_id: str, reason: str) -> Future[None]:
-        return self._writer.submit(lambda unit: journal.void_turn(unit.connection, turn_id, reason))
+    def journal_void(self, turn_id: str, call_id: str, reason: str) -> Future[None]:
+        return self._writer.submit(lambda unit: journal.void_turn(unit.connection, turn_id, call_id, reason))
 
     def journal_waiting(self) -> Iterator[JournalTurn]:
         return journal.waiting(self._readers, self._generations.boot)
@@ -350,7 +352,9 @@ class SqliteStore(Store):
         return self._writer.submit(lambda unit: journal.put_ledger(unit.connection, ledger))
 
     def ledger(self, scope: Scope, request_id: str) -> Ledger | None:
-        return journal.ledger(self._readers, scope, request_id)
+        # Who is told that a call's memories are written must find them by any search.
+        with self._writer.landed():
+            return journal.ledger(self._readers, scope, request_id)
 
     # ── writing ────────────────────────────────────────────────────────────────────────────────────────────────
     def transact(self, work: Callable[[Transaction], T], *, patient: bool = False) -> Future[T]:

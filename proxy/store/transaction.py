@@ -197,8 +197,10 @@ class SqliteTransaction(Transaction):
     def end_session(self, scope: Scope, now: datetime) -> bool:
         return conversations.end_session(self._unit.connection, scope, now)
 
-    def journal_done(self, turn_id: str, status: JournalStatus, outcomes: Sequence[Outcome]) -> None:
-        journal.close(self._unit.connection, turn_id, status, outcomes)
+    def journal_done(
+        self, turn_id: str, status: JournalStatus, outcomes: Sequence[Outcome], *, worked_on: str | None = None
+    ) -> None:
+        journal.close(self._unit.connection, turn_id, status, outcomes, worked_on)
 
     # ── one record's rows ──────────────────────────────────────────────────────────────────────────────────────
     def _owned(self, memory: Memory, memory_id: str) -> records.Row:

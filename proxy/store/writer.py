@@ -9,8 +9,9 @@ from __future__ import annotations
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -24,6 +25,9 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 _MAX_GROUP = 256
 PATIENCE_S = 0.02
+_CHECKPOINT_COMMITS = 64
+_CHECKPOINT_ROWS = 2_000
+"""After as many commits, or rows changed, the write-ahead log is carried over: at about a thousand pages."""
 
 
 @dataclass(slots=True)
@@ -68,6 +72,8 @@ class Writer:
         self._lock = threading.Lock()
         self._closed = False
         self._patience_s = PATIENCE_S
+        self._commits = self._changes = 0
+        self._landing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
@@ -88,6 +94,13 @@ class Writer:
                 return future
         future.set_exception(StoreUnavailable("the store is closed"))
         return future
+
+    @contextmanager
+    def landed(self) -> Iterator[None]:
+        """In here, whatever a reader sees of a job has had its `after_commit` too: a commit shows in the file before
+        what is kept in memory has heard of it."""
+        with self._landing:
+            yield
 
     def close(self) -> None:
         """Finish what is queued, then close the connection. A second call waits for the first."""
@@ -136,7 +149,7 @@ class Writer:
     def _work(self, group: list[_Job]) -> None:
         try:
             self._health.refuse()
-            done = self._commit(group)
+            done = self._done(group)
         except StoreUnavailable as error:
             # One exception object per future: a traceback that several threads extend is unreadable.
             for job in group:
@@ -144,8 +157,6 @@ class Writer:
             return
         erasing: list[Callable[[], None]] = []
         for job, unit, result in done:
-            for follow_up in unit.after_commit:
-                follow_up()
             resolve = _resolution(job.future, result)
             if unit.erases:
                 erasing.append(resolve)
@@ -155,8 +166,9 @@ class Writer:
             self._scrub()
         for resolve in erasing:
             resolve()
+        self._checkpoint()
 
-    def _commit(self, group: list[_Job]) -> list[tuple[_Job, Unit, Any]]:
+    def _done(self, group: list[_Job]) -> list[tuple[_Job, Unit, Any]]:
         """Run the group in one transaction.
 
         Returns:
@@ -172,7 +184,11 @@ class Writer:
             connection.execute("BEGIN IMMEDIATE")
             attempt = self._alone if len(group) == 1 else self._attempt
             done = [(job, *attempt(connection, job)) for job in group]
-            connection.execute("COMMIT")
+            with self._landing:
+                connection.execute("COMMIT")
+                for _, unit, _ in done:
+                    for follow_up in unit.after_commit:
+                        follow_up()
         except sqlite3.Error as error:
             failure = self._health.failed("write", error)
             self._disconnect()
@@ -211,6 +227,22 @@ class Writer:
         connection.execute("RELEASE job")
         return unit, result
 
+    def _checkpoint(self) -> None:
+        """Carry the write-ahead log over into the file from time to time. Not within a commit, as SQLite would do it by
+        itself: whoever waits for that commit would wait for this."""
+        connection = self._connection
+        if connection is None:
+            return
+        self._commits += 1
+        if self._commits < _CHECKPOINT_COMMITS and connection.total_changes - self._changes < _CHECKPOINT_ROWS:
+            return
+        self._commits, self._changes = 0, connection.total_changes
+        try:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            # All is in the log and stays there; the next time is soon.
+            log.warning("checkpoint_failed", error_type=type(error).__name__)
+
     def _scrub(self) -> None:
         assert self._connection is not None
         try:
@@ -224,6 +256,7 @@ class Writer:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+            self._changes = 0
 
 
 @dataclass(frozen=True, slots=True)
