@@ -261,7 +261,7 @@ def _problem(model: type[BaseModel], located: Located, entry: Any, nouns: Mappin
     elif kind in ("literal_error", "enum"):
         allowed = re.findall(r"'([^']+)'", str(context.get("expected", "")))
         key = next((step for step in reversed(where) if isinstance(step, str)), "value")
-        noun = nouns.get(key, key.replace("_", " "))
+        noun = nouns.get(key, key.replace("_", " ")) or "value"
         article = "an" if noun[0] in "aeiou" else "a"
         shown = f"'{value}'" if isinstance(value, str) else _shown(value)
         hint = did_you_mean(str(value), allowed) or f"; one of {', '.join(allowed)}"

@@ -76,6 +76,10 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     async def main() -> None:
         running.set_result(asyncio.get_running_loop())
         await stop.wait()
+        # It keeps a client per key; what is still open when the loop is gone would be a warning in some later test.
+        import litellm
+
+        await litellm.close_litellm_async_clients()
 
     thread = threading.Thread(target=asyncio.run, args=(main(),), daemon=True)
     thread.start()

@@ -6,6 +6,7 @@ Secrets here are made up, and put together at run time where a scanner would tak
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable
 
@@ -225,6 +226,13 @@ def test_secrets_can_drop_the_whole_text_but_numbers_do_not() -> None:
     assert dropped.text == ""
     assert dropped.found == ("password", "phone")
     assert guard("call 13812345678", options).text == "call [redacted:phone]"
+
+
+@pytest.mark.parametrize("glued", [PHONES[3] * 9, "".join([PHONES[0], *PHONES[7:8] * 5, PHONES[3], API_KEYS[0]])])
+def test_secrets_without_anything_between_them_are_all_taken_out(glued: str) -> None:
+    once = redact(glued).text
+    assert redact(once).text == once
+    assert re.sub(r"\[redacted:\w+\]", "", once) == ""
 
 
 # --- properties ---
