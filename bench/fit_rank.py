@@ -22,13 +22,14 @@ from proxy.config import Config, load
 from proxy.evaluation.cases import Case, CaseQuery, read
 from proxy.evaluation.run import DEPTH, Player, Told, player
 from proxy.evaluation.score import auroc
+from proxy.glance import gathered, glance
 from proxy.language import detect
 from proxy.policy.load import load as load_policies
 from proxy.policy.rules import PolicySet
 from proxy.ranker import FEATURES, WEIGHTS, features
 from proxy.retrieve import Query
 from proxy.store.lexical import query_terms
-from proxy.traits import asked, traits
+from proxy.traits import asked
 
 FOLDS: Final = 5
 SPREAD: Final = 2.0
@@ -115,8 +116,7 @@ def _asking(
     bonuses = policies.retrieval.bonus(query.query, language)
     _, table = features(
         found.context,
-        memories,
-        [traits(one.content) for one in memories],
+        gathered(glance(one) for one in memories),
         asked(query.query),
         policies.retrieval.weights(language),
     )

@@ -89,15 +89,29 @@ def sentences(text: str) -> list[str]:
     >>> sentences("  "), sentences("first line\\nsecond")
     ([], ['first line', 'second'])
     """
-    found: list[str] = []
+    return [text[start:end] for start, end in sentence_spans(text)]
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of `sentences` stand: start and end of each.
+
+    >>> sentence_spans(" One. Two")
+    [(1, 5), (6, 9)]
+    """
+    found: list[tuple[int, int]] = []
     start = 0
     for boundary in _BOUNDARY.finditer(text):
         end = boundary.end()
         if boundary.group() == "." and _ABBREVIATION.search(text, max(start, end - 9), end) and end < len(text):
             continue
-        if part := text[start:end].strip():
-            found.append(part)
+        _add_span(found, text, start, end)
         start = end
-    if part := text[start:].strip():
-        found.append(part)
+    _add_span(found, text, start, len(text))
     return found
+
+
+def _add_span(found: list[tuple[int, int]], text: str, start: int, end: int) -> None:
+    part = text[start:end]
+    if said := part.strip():
+        start += len(part) - len(part.lstrip())
+        found.append((start, start + len(said)))

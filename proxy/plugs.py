@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proxy.scope import Scope, TenantScope
-from proxy.types import Answer, JournalStatus, Memory, Message, Outcome, Slot, Source, State, Vector
+from proxy.types import Answer, JournalStatus, Memory, MemoryType, Message, Outcome, Slot, Source, State, Vector
 
 T = TypeVar("T")
 
@@ -33,6 +33,44 @@ class Candidate(NamedTuple):
     row: int
     dense: float | None
     lexical: float
+
+
+GLANCED = ("confidence", "strength", "at", "assistant", "asks", "times", "standing", "preference", "changed")
+"""What `Glances` has a column for: confidence and strength; `at`, Unix seconds, since when it holds; the rest 0 or 1:
+whether an assistant said it, and its traits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glances:
+    """What ranking must know of some records, a line for each.
+
+    Args:
+        table: float64 (n, len(GLANCED)); NaN where a record has gone.
+        speakers: Who says it, in lower case; empty where it names nobody.
+        sorts: Type and kind.
+    """
+
+    table: npt.NDArray[np.float64]
+    speakers: Sequence[str]
+    sorts: Sequence[tuple[MemoryType, str]]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def of(self, name: str) -> npt.NDArray[np.float64]:
+        """One column, float64 (n,)."""
+        column: npt.NDArray[np.float64] = self.table[:, GLANCED.index(name)]
+        return column
+
+    @property
+    def alive(self) -> npt.NDArray[np.bool_]:
+        """Which records are still there, (n,)."""
+        return ~np.isnan(self.table[:, 0])
+
+    def at(self, places: npt.NDArray[np.int64]) -> Glances:
+        """Some of the lines."""
+        wanted = places.tolist()
+        return Glances(self.table[places], [self.speakers[one] for one in wanted], [self.sorts[one] for one in wanted])
 
 
 SearchSource = Literal["exact", "index"]
@@ -81,14 +119,27 @@ class Found:
     """What a search found.
 
     Args:
-        candidates: Each with both scores where it has them.
+        rows: int64 (n,), the store's own integers for the records; valid within this process only.
+        dense: float64 (n,), cosines to the query, −1…1; NaN where the dense leg was skipped or there is no vector yet.
+        lexical: float64 (n,), BM25 over the scope, ≥ 0; 0 where no term matched.
         source: Which path answered.
-        context: What stands around them; None where the store does not tell, or nothing was found.
+        context: What stands around them; None where it was not asked for, or nothing was found.
     """
 
-    candidates: Sequence[Candidate]
+    rows: npt.NDArray[np.int64]
+    dense: npt.NDArray[np.float64]
+    lexical: npt.NDArray[np.float64]
     source: SearchSource
     context: Context | None = None
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """What was found, one by one."""
+        columns = self.rows.tolist(), self.dense.tolist(), self.lexical.tolist()
+        return [
+            Candidate(row, None if dense != dense else dense, lexical)
+            for row, dense, lexical in zip(*columns, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -541,6 +592,9 @@ class Store(Protocol):
 
     def load(self, scope: Scope, rows: Collection[int]) -> Mapping[int, Memory]:
         """Records by row; those that the scope may not read are absent."""
+
+    def glances(self, scope: Scope, rows: Sequence[int]) -> Glances:
+        """What ranking must know of some records, in the order of `rows`; NaN for those that the scope may not read."""
 
     def recent(self, scope: Scope, memory_type: str, limit: int) -> Sequence[Memory]:
         """The newest active records of a type by `valid_from`, newest first."""

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 MAX_STRENGTH = 2.0
+MOST_BONUS = 100.0
+_MOST_HALVINGS = 1_074.0
+"""Of 1 nothing is left after as many, in a float64."""
+_LEAST_HALF_LIFE_S = 1e-300
+_SCORE_DIGITS = 12
+Floats = npt.NDArray[np.float64]
 
 
 class Parts(NamedTuple):
@@ -80,7 +89,7 @@ def decay(age_s: float, half_life_s: float | None) -> float:
     if half_life_s is None or age == 0:
         return 1.0
     half_life = _clamp(half_life_s)
-    return 0.5 ** min(age / half_life, 1074.0) if half_life > 0 else 0.0
+    return 0.5 ** min(age / half_life, _MOST_HALVINGS) if half_life > 0 else 0.0
 
 
 def score(
@@ -109,12 +118,46 @@ def score(
     0.3
     """
     left = 1.0 if half_life_s is None else decay(age_s, half_life_s)
-    # Called for each candidate: what is in its range, as nearly everything is, is not looked at twice.
-    fused = fused if 0.0 <= fused <= 1.0 else _clamp(fused, 1.0)
-    confidence = confidence if 0.0 <= confidence <= 1.0 else _clamp(confidence, 1.0)
-    strength = strength if 0.0 <= strength <= MAX_STRENGTH else _clamp(strength, MAX_STRENGTH)
-    bonus = bonus if 0.0 <= bonus <= 100.0 else _clamp(bonus, 100.0)
-    return Parts(fused, left, confidence, strength, bonus, round(fused * left * confidence * strength * bonus, 12))
+    fused, confidence = _clamp(fused, 1.0), _clamp(confidence, 1.0)
+    strength, bonus = _clamp(strength, MAX_STRENGTH), _clamp(bonus, MOST_BONUS)
+    product = round(fused * left * confidence * strength * bonus, _SCORE_DIGITS)
+    return Parts(fused, left, confidence, strength, bonus, product)
+
+
+class Scores(NamedTuple):
+    """As `Parts`, for many candidates at once: float64 (n,) each."""
+
+    fused: Floats
+    decay: Floats
+    confidence: Floats
+    strength: Floats
+    bonus: Floats
+    score: Floats
+
+
+def scores(
+    fused: Floats, *, age_s: Floats, half_life_s: Floats, confidence: Floats, strength: Floats, bonus: Floats
+) -> Scores:
+    """`score` of many candidates at once.
+
+    Args:
+        fused: 0–1, (n,), like all that follow.
+        age_s: Now − valid_from, seconds; below zero counts as zero.
+        half_life_s: Seconds; infinity for never.
+        confidence: 0–1.
+        strength: 0–2.
+        bonus: ≥ 0.
+
+    >>> eighty, one = np.array([0.8]), np.array([1.0])
+    >>> scores(eighty, age_s=one, half_life_s=one, confidence=one / 2, strength=one, bonus=1.5 * one).score.tolist()
+    [0.3]
+    """
+    lives = np.clip(age_s, 0.0, None) / np.maximum(half_life_s, _LEAST_HALF_LIFE_S)
+    left = 0.5 ** np.minimum(lives, _MOST_HALVINGS)
+    fused, confidence = np.clip(fused, 0.0, 1.0), np.clip(confidence, 0.0, 1.0)
+    strength, bonus = np.clip(strength, 0.0, MAX_STRENGTH), np.clip(bonus, 0.0, MOST_BONUS)
+    product = np.round(fused * left * confidence * strength * bonus, _SCORE_DIGITS)
+    return Scores(fused, left, confidence, strength, bonus, product)
 
 
 def _clamp(value: float, most: float = 1e18) -> float:

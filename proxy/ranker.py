@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from proxy.plugs import AROUND, Context
-from proxy.traits import Asked, Day, Traits
+from proxy.plugs import AROUND, Context, Glances
+from proxy.traits import Asked, Day
 from proxy.types import Memory
 
 WEIGHTS: Final = Path(__file__).with_name("ranker_weights.json")
@@ -40,6 +40,13 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "form": ("asks", "assistant"),
 }
 """Features that are explained together."""
+_MEMBERS: Final = np.array([[float(name in members) for members in GROUPS.values()] for name in FEATURES])
+_OF_NEIGHBOURS: Final = np.array(
+    [FEATURES.index(name) for name in ("before", "after", "near", "words_before", "answers")]
+)
+_OF_SESSION: Final = np.array([FEATURES.index("session")])
+_OWN: Final = AROUND.index(0)
+_NEIGHBOURS: Final = [place for place in range(len(AROUND)) if place != _OWN]
 _LEAST = 1e-6
 _BEST_OF_SESSION = 3
 _SAME_MONTH, _SAME_DAYS, _LATE_MONTH = 0.6, 1.0, 0.5
@@ -81,23 +88,20 @@ class Relevance:
     Args:
         values: float64 (n,), 0–1.
         fused: float64 (n,), both legs of the whole question as the policies weigh them, 0–1.
-        groups: What `GROUPS` added to the sum, by name: float64 (n,).
+        table: The features, float64 (n, len(FEATURES)).
     """
 
     values: Floats
     fused: Floats
-    groups: Mapping[str, Floats]
+    table: Floats
 
 
-def relevance(
-    context: Context, memories: Sequence[Memory], seen: Sequence[Traits], asked: Asked, share: float, weights: Weights
-) -> Relevance:
+def relevance(context: Context, seen: Glances, asked: Asked, share: float, weights: Weights) -> Relevance:
     """Weigh the candidates of a search.
 
     Args:
         context: Of the search, one line per candidate.
-        memories: The candidates.
-        seen: Their traits.
+        seen: The candidates.
         asked: The question.
         share: The dense leg's weight, 0–1.
         weights: What each feature counts.
@@ -105,16 +109,18 @@ def relevance(
     Returns:
         For each candidate, in the same order.
     """
-    fused, table = features(context, memories, seen, asked, share)
-    weighed = table * weights.of
-    sums = (weighed.sum(axis=1) + weights.bias) / weights.spread
-    groups = {
-        name: weighed[:, [FEATURES.index(one) for one in members]].sum(axis=1) for name, members in GROUPS.items()
-    }
-    return Relevance(1.0 / (1.0 + np.exp(-np.clip(sums, -30.0, 30.0))), fused, groups)
+    fused, table = features(context, seen, asked, share)
+    sums = (table @ weights.of + weights.bias) / weights.spread
+    return Relevance(1.0 / (1.0 + np.exp(-np.clip(sums, -30.0, 30.0))), fused, table)
 
 
-def later_first(scores: Sequence[float], memories: Sequence[Memory], seen: Sequence[Traits]) -> list[float]:
+def groups(found: Relevance, places: Sequence[int], weights: Weights) -> dict[str, Floats]:
+    """What `GROUPS` added to the sums of some candidates, by name: float64, one value per place."""
+    weighed = (found.table[places] * weights.of) @ _MEMBERS
+    return dict(zip(GROUPS, weighed.T, strict=True))
+
+
+def later_first(scores: Sequence[float], memories: Sequence[Memory], changed: Sequence[float]) -> list[float]:
     """Factors that put news above what it outdates, for a question about how things are now.
 
     Of the best six, one that says that something changed is put above any earlier one that answers hardly better: it is
@@ -123,7 +129,7 @@ def later_first(scores: Sequence[float], memories: Sequence[Memory], seen: Seque
     Args:
         scores: Of the candidates, ≥ 0.
         memories: The candidates.
-        seen: Their traits.
+        changed: Whether each says that something is not as it was.
 
     Returns:
         A factor for each score, 1 for nearly all.
@@ -132,7 +138,7 @@ def later_first(scores: Sequence[float], memories: Sequence[Memory], seen: Seque
     told = {place: (memories[place].valid_from, memories[place].id) for place in best}
     factors = [1.0] * len(scores)
     for new in best:
-        if not seen[new].changed or memories[new].source.role == "assistant" or scores[new] <= 0:
+        if not changed[new] or memories[new].source.role == "assistant" or scores[new] <= 0:
             continue
         outdated = [
             scores[old] / scores[new] for old in best if told[old] < told[new] and scores[old] >= scores[new] > 0
@@ -141,63 +147,55 @@ def later_first(scores: Sequence[float], memories: Sequence[Memory], seen: Seque
     return factors
 
 
-def features(
-    context: Context, memories: Sequence[Memory], seen: Sequence[Traits], asked: Asked, share: float
-) -> tuple[Floats, Floats]:
+def features(context: Context, seen: Glances, asked: Asked, share: float) -> tuple[Floats, Floats]:
     """Both legs fused, (n,), and the features, (n, len(FEATURES))."""
     around = _fused(context.cosines, context.words, share)
-    own = AROUND.index(0)
-    fused = around[:, own]
-    legs = fused
+    fused = legs = around[:, _OWN]
     if context.part_cosines.shape[1]:
         legs = _fused(context.part_cosines, context.part_words, share, each=True).max(axis=1)
-    words = _shares(context.words)
-    spoken = np.array([asked.names(one.speaker) for one in seen], np.float64)
-    names_some = bool(spoken.any())
-    assistant = np.array([one.source.role == "assistant" for one in memories], np.float64)
-    asks = np.array([one.asks for one in seen], np.float64)
-    columns = {
-        "legs": legs,
-        "before": around[:, own - 1],
-        "after": around[:, own + 1],
-        "near": np.delete(around, own, axis=1).max(axis=1),
-        "words_before": words[:, own - 1],
-        "answers": around[:, own - 1] * np.where(context.before >= 0, asks[context.before], 0.0),
-        "session": _sessions(context.threads, fused),
-        "speaker": spoken,
-        "other_speaker": np.array([names_some and one.speaker != "" for one in seen], np.float64) * (1.0 - spoken),
-        "times": np.array([asked.when and one.times for one in seen], np.float64),
-        "dated": np.array([_dated(asked.days, one.valid_from) for one in memories], np.float64),
-        "asks": asks,
-        "assistant": assistant,
-        "standing": np.array([one.standing for one in seen], np.float64),
-        "preference": np.array([asked.advice and one.preference for one in seen], np.float64),
-    }
-    _even_out(columns, context)
-    return fused, np.column_stack([columns[name] for name in FEATURES])
+    spoken = np.array([asked.names(one) if one else False for one in seen.speakers], np.float64)
+    table = np.zeros((len(seen), len(FEATURES)))
+    columns = {name: table[:, number] for number, name in enumerate(FEATURES)}
+    columns["legs"][:] = legs
+    columns["before"][:] = around[:, _OWN - 1]
+    columns["after"][:] = around[:, _OWN + 1]
+    columns["near"][:] = around[:, _NEIGHBOURS].max(axis=1)
+    columns["words_before"][:] = _shares(context.words)[:, _OWN - 1]
+    for name in ("asks", "assistant", "standing"):
+        columns[name][:] = seen.of(name)
+    columns["answers"][:] = around[:, _OWN - 1] * np.where(context.before >= 0, seen.of("asks")[context.before], 0.0)
+    columns["session"][:] = _sessions(context.threads, fused)
+    columns["speaker"][:] = spoken
+    if spoken.any():
+        columns["other_speaker"][:] = np.array([one != "" for one in seen.speakers]) * (1.0 - spoken)
+    if asked.when:
+        columns["times"][:] = seen.of("times")
+    if asked.advice:
+        columns["preference"][:] = seen.of("preference")
+    if asked.days:
+        columns["dated"][:] = [_dated(asked.days, datetime.fromtimestamp(at, UTC)) for at in seen.of("at").tolist()]
+    _even_out(table, context)
+    return fused, table
 
 
-def _even_out(columns: dict[str, Floats], context: Context) -> None:
+def _even_out(table: Floats, context: Context) -> None:
     """What stands alone has no neighbours to speak for it: it is taken to have such as the others have on average."""
-    own = AROUND.index(0)
-    alone = np.isnan(np.delete(context.cosines, own, axis=1)).all(axis=1)
-    alone &= (np.delete(context.words, own, axis=1) == 0).all(axis=1)
-    for name in ("before", "after", "near", "words_before", "answers"):
-        columns[name] = _filled(columns[name], alone)
-    columns["session"] = _filled(columns["session"], context.threads <= 0)
+    alone = np.isnan(context.cosines[:, _NEIGHBOURS]).all(axis=1)
+    alone &= (context.words[:, _NEIGHBOURS] == 0).all(axis=1)
+    _fill(table, alone, _OF_NEIGHBOURS)
+    _fill(table, context.threads <= 0, _OF_SESSION)
 
 
-def _filled(column: Floats, missing: npt.NDArray[np.bool_]) -> Floats:
+def _fill(table: Floats, missing: npt.NDArray[np.bool_], columns: npt.NDArray[np.int64]) -> None:
     if missing.all():
-        return np.full(len(column), _TYPICAL)
-    if not missing.any():
-        return column
-    return np.where(missing, column[~missing].mean(), column)
+        table[:, columns] = _TYPICAL
+    elif missing.any():
+        table[np.ix_(missing, columns)] = table[np.ix_(~missing, columns)].mean(axis=0)
 
 
 def _shares(values: Floats, *, each: bool = False) -> Floats:
     """Values as shares of the best one of all, or of each column's best."""
-    known = np.maximum(np.nan_to_num(values), 0.0)
+    known = np.fmax(values, 0.0)  # of a number and NaN, the number
     best = known.max(axis=0) if each else known.max(initial=0.0)
     shares: Floats = known / np.maximum(best, _LEAST)
     return shares
@@ -214,10 +212,17 @@ def _fused(cosines: Floats, words: Floats, share: float, *, each: bool = False) 
 def _sessions(threads: npt.NDArray[np.int64], fused: Floats) -> Floats:
     """How much fits in each candidate's conversation: its best three together, as a share of the best one's."""
     found = np.zeros(len(threads))
-    for thread in np.unique(threads[threads > 0]):
-        inside = threads == thread
-        found[inside] = np.sort(fused[inside])[-_BEST_OF_SESSION:].sum()
-    return found / max(float(found.max(initial=0.0)), _LEAST)
+    told = np.flatnonzero(threads > 0)
+    if not len(told):
+        return found
+    told = told[np.lexsort((-fused[told], threads[told]))]
+    of = threads[told]
+    starts = np.flatnonzero(np.concatenate([[True], of[1:] != of[:-1]]))
+    sizes = np.diff(starts, append=len(of))
+    place = np.arange(len(of)) - np.repeat(starts, sizes)
+    sums = np.add.reduceat(np.where(place < _BEST_OF_SESSION, fused[told], 0.0), starts)
+    found[told] = np.repeat(sums, sizes)
+    return found / max(float(sums.max()), _LEAST)
 
 
 def _dated(days: Sequence[Day], at: datetime) -> float:

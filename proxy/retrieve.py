@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from proxy import rank
 from proxy.language import detect
-from proxy.plugs import Candidate, Context, Filters, Part, SearchSource, Store
+from proxy.plugs import Context, Filters, Found, Glances, Part, SearchSource, Store
 from proxy.policy.retrieval import Retrieval
 from proxy.policy.rules import PolicySet
-from proxy.ranker import Weights, later_first, relevance
+from proxy.ranker import Floats, Relevance, Weights, groups, later_first, relevance
 from proxy.scope import Scope
 from proxy.store.lexical import query_terms
-from proxy.traits import asked, traits
+from proxy.traits import asked
 from proxy.types import Memory, MemoryType, Vector
 
 CANDIDATES_PER_LEG = 48
@@ -100,98 +100,79 @@ def retrieve(
     Raises:
         StoreError: The store cannot be read.
     """
-    searched = store.search(
-        scope, query.vector, query_terms(query.text), limit=limit, filters=filters, parts=query.parts
-    )
-    found = searched.candidates
-    memories = store.load(scope, [candidate.row for candidate in found])
-    at = [place for place, candidate in enumerate(found) if candidate.row in memories]
-    if not at or searched.context is None:
-        return [], searched.source
-    context = searched.context if len(at) == len(found) else _only(searched.context, at)
-    held = [memories[found[place].row] for place in at]
-    language, weights = detect(query.text), policies.retrieval
-    question, seen = asked(query.text), [traits(memory.content) for memory in held]
-    weighed = relevance(context, held, seen, question, weights.weights(language), Weights.load())
-    factors = _Factors(now, weights, weights.bonus(query.text, language))
-    best = np.argsort(-weighed.values * factors.estimated(held), kind="stable")[:keep].tolist()
-    scored = [factors.parts(held[one], float(weighed.values[one])) for one in best]
-    later = [1.0] * len(best)
+    found = store.search(scope, query.vector, query_terms(query.text), limit=limit, filters=filters, parts=query.parts)
+    if found.context is None:
+        return [], found.source
+    found, seen = _alive(found, store.glances(scope, found.rows.tolist()))
+    assert found.context is not None
+    language, question, weights = detect(query.text), asked(query.text), Weights.load()
+    weighed = relevance(found.context, seen, question, policies.retrieval.weights(language), weights)
+    scored = _scored(weighed.values, seen, now, policies.retrieval, policies.retrieval.bonus(query.text, language))
+    best = np.argsort(-scored.score, kind="stable")[:keep].tolist()
+    memories = store.load(scope, found.rows[best].tolist())
+    best = [place for place in best if int(found.rows[place]) in memories]
+    held = [memories[row] for row in found.rows[best].tolist()]
+    scores, later = scored.score[best], np.ones(len(best))
     if question.present:
-        later = later_first([one.score for one in scored], [held[one] for one in best], [seen[one] for one in best])
-    seen_by = {name: np.round(values[best], 3).tolist() for name, values in weighed.groups.items()}
-    fused = weighed.fused[best].tolist()
-    hits = []
-    for place, (one, parts, news) in enumerate(zip(best, scored, later, strict=True)):
-        groups = {name: values[place] for name, values in seen_by.items()}
-        named = _named(found[at[one]], fused[place], groups, parts, news)
-        hits.append(Hit(held[one], parts.score * news, named))
-    return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id)), searched.source
+        later = np.array(later_first(scores.tolist(), held, seen.of("changed")[best].tolist()))
+    parts = _parts(found, weighed, scored, best, groups(weighed, best, weights), later)
+    hits = [Hit(*one) for one in zip(held, (scores * later).tolist(), parts, strict=True)]
+    return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id)), found.source
 
 
-@dataclass(frozen=True, slots=True)
-class _Factors:
-    """What the policies and the record make of a relevance.
-
-    Args:
-        now: The moment that ages are counted to.
-        weights: The policies' retrieval section.
-        bonuses: Of this question, by memory type.
-    """
-
-    now: datetime
-    weights: Retrieval
-    bonuses: Mapping[MemoryType, float]
-
-    def estimated(self, memories: Sequence[Memory]) -> npt.NDArray[np.float64]:
-        """The product of each record's factors, for all at once: it says which are worth the exact figures."""
-        now_s = self.now.timestamp()
-        rates: dict[tuple[MemoryType, str], float] = {}
-        lives, factors = [], []
-        for memory in memories:
-            sort = memory.memory_type, memory.kind
-            rate = rates.get(sort)
-            if rate is None:
-                half_life_s = self.weights.decay(*sort)
-                rate = rates[sort] = 0.0 if half_life_s is None else 1.0 / max(half_life_s, 1.0)
-            lives.append((now_s - memory.valid_from.timestamp()) * rate if rate else 0.0)
-            factors.append(memory.confidence * memory.strength * self.bonuses.get(sort[0], 1.0))
-        product: npt.NDArray[np.float64] = 0.5 ** np.clip(lives, 0.0, 1_000.0) * np.array(factors)
-        return product
-
-    def parts(self, memory: Memory, value: float) -> rank.Parts:
-        """The exact figures of one."""
-        return rank.score(
-            value,
-            age_s=(self.now - memory.valid_from).total_seconds(),
-            half_life_s=self.weights.decay(memory.memory_type, memory.kind),
-            confidence=memory.confidence,
-            strength=memory.strength,
-            bonus=self.bonuses.get(memory.memory_type, 1.0),
-        )
+def _scored(
+    values: Floats, seen: Glances, now: datetime, weights: Retrieval, bonuses: Mapping[MemoryType, float]
+) -> rank.Scores:
+    """What the policies and the records make of a relevance."""
+    half_lives = {sort: weights.decay(*sort) for sort in set(seen.sorts)}
+    return rank.scores(
+        values,
+        age_s=now.timestamp() - seen.of("at"),
+        half_life_s=np.array([np.inf if (life := half_lives[one]) is None else life for one in seen.sorts], np.float64),
+        confidence=seen.of("confidence"),
+        strength=seen.of("strength"),
+        bonus=np.array([bonuses.get(one[0], 1.0) for one in seen.sorts], np.float64),
+    )
 
 
-def _named(
-    candidate: Candidate, fused: float, groups: Mapping[str, float], parts: rank.Parts, news: float
-) -> dict[str, Any]:
-    """Everything that went into a score, by name."""
-    return {
-        "dense": candidate.dense,
-        "lexical": candidate.lexical,
-        "fused": fused,
-        **groups,
-        "relevance": parts.fused,
-        "decay": parts.decay,
-        "confidence": parts.confidence,
-        "strength": parts.strength,
-        "bonus": parts.bonus,
-        "later": news,
+def _parts(
+    found: Found,
+    weighed: Relevance,
+    scored: rank.Scores,
+    best: Sequence[int],
+    grouped: Mapping[str, Floats],
+    later: Floats,
+) -> list[dict[str, Any]]:
+    """Everything that went into the best scores, by name."""
+    dense = found.dense[best].tolist()
+    columns = {
+        "dense": [None if one != one else one for one in dense],
+        "lexical": found.lexical[best].tolist(),
+        "fused": weighed.fused[best].tolist(),
+        **{name: np.round(values, 3).tolist() for name, values in grouped.items()},
+        "relevance": scored.fused[best].tolist(),
+        "decay": scored.decay[best].tolist(),
+        "confidence": scored.confidence[best].tolist(),
+        "strength": scored.strength[best].tolist(),
+        "bonus": scored.bonus[best].tolist(),
+        "later": later.tolist(),
     }
+    return [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
 
 
-def _only(context: Context, at: Sequence[int]) -> Context:
-    """The lines of some candidates: others have gone since they were found."""
-    places = np.array(at, np.int64)
+def _alive(found: Found, seen: Glances) -> tuple[Found, Glances]:
+    """Without those that have gone since they were found."""
+    assert found.context is not None
+    alive = seen.alive
+    if alive.all():
+        return found, seen
+    at = np.flatnonzero(alive)
+    kept = Found(found.rows[at], found.dense[at], found.lexical[at], found.source, _only(found.context, at))
+    return kept, seen.at(at)
+
+
+def _only(context: Context, places: npt.NDArray[np.int64]) -> Context:
+    """The lines of some candidates."""
     now_at = np.full(len(context.before) + 1, -1, np.int64)
     now_at[places] = np.arange(len(places))
     return Context(

@@ -4,6 +4,7 @@ rules stand in."""
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import threading
 import warnings
@@ -77,9 +78,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
         running.set_result(asyncio.get_running_loop())
         await stop.wait()
         # It keeps a client per key; what is still open when the loop is gone would be a warning in some later test.
-        import litellm
-
-        await litellm.close_litellm_async_clients()
+        await importlib.import_module("litellm").close_litellm_async_clients()
 
     thread = threading.Thread(target=asyncio.run, args=(main(),), daemon=True)
     thread.start()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.glance import gathered, glance
 from proxy.plugs import Context
 from proxy.ranker import FEATURES, GROUPS, Weights, features, later_first, relevance
 from proxy.traits import asked, traits
@@ -44,8 +45,8 @@ def alone(*cosines: float) -> Context:
 
 
 def values(found: Context, memories: list[Memory], question: str) -> list[float]:
-    seen = [traits(one.content) for one in memories]
-    result: list[float] = relevance(found, memories, seen, asked(question), 0.7, Weights.load()).values.tolist()
+    seen = gathered(glance(one) for one in memories)
+    result: list[float] = relevance(found, seen, asked(question), 0.7, Weights.load()).values.tolist()
     return result
 
 
@@ -130,7 +131,7 @@ def test_each_part_of_a_question_is_answered() -> None:
 
 def test_the_share_of_the_legs_is_the_policies() -> None:
     found = context([[NAN, NAN, 0.8, NAN, NAN], [NAN, NAN, 0.4, NAN, NAN]], [[0.0] * 5, [0.0, 0.0, 3.0, 0.0, 0.0]])
-    fused, _ = features(found, [memory("x")] * 2, [traits("x")] * 2, asked("?"), 0.5)
+    fused, _ = features(found, gathered([glance(memory("x"))] * 2), asked("?"), 0.5)
     assert fused.tolist() == [0.5, 0.75]
 
 
@@ -140,12 +141,14 @@ def test_the_share_of_the_legs_is_the_policies() -> None:
 )
 def test_news_is_put_above_what_it_outdates(old: str, new: str) -> None:
     memories = [memory(old, days_ago=5, name="a"), memory(new, days_ago=1, name="b")]
-    seen = [traits(one.content) for one in memories]
+    changed = [float(traits(one.content).changed) for one in memories]
     scores = [0.4, 0.3]
-    first, second = (score * factor for score, factor in zip(scores, later_first(scores, memories, seen), strict=True))
+    first, second = (
+        score * factor for score, factor in zip(scores, later_first(scores, memories, changed), strict=True)
+    )
     assert second > first
-    assert later_first([0.4, 0.01], memories, seen) == [1.0, 1.0]  # far from an answer
-    assert later_first(scores, memories[::-1], seen[::-1]) == [1.0, 1.0]  # what came before outdates nothing
+    assert later_first([0.4, 0.01], memories, changed) == [1.0, 1.0]  # far from an answer
+    assert later_first(scores, memories[::-1], changed[::-1]) == [1.0, 1.0]  # what came before outdates nothing
 
 
 def test_the_weights_name_every_feature_and_explanations_leave_only_the_legs_out() -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import StoreError
+from proxy.plugs import Found
 from proxy.store.contents import Contents
 from proxy.store.index_file import IndexFiles
 from proxy.store.partition import NEVER, Entry, Partition, Snapshot, Stored, pack
@@ -213,7 +214,8 @@ def test_both_legs_equal_a_plain_computation(
     records = {row: what for part in numbered for row, what in part.items()}
     holding = [{row for row in records if row // 3 in word} for word in words]
     postings = [np.array(sorted(rows), np.int64) for rows in holding]
-    found, _ = find(snapshots, [Leg(unit(7), postings)], now=0.0, limit=limit, fetch=lambda rows: {})
+    searched = find(snapshots, [Leg(unit(7), postings)], now=0.0, limit=limit, fetch=lambda rows: {})
+    found = Found(*searched[:3], "exact").candidates
 
     lexical = {row: plain_bm25(row, records, holding) for row in records}
     dense = {
@@ -248,7 +250,5 @@ def test_what_expired_is_not_found() -> None:
     expired, valid = entry(1, 1), entry(2, 2)
     rows: list[Stored] = [(1, 1, 99.0, expired.vector, 0), (2, 1, 101.0, valid.vector, 0)]
     snapshot = Partition([rows], DIMENSION).snapshot
-    assert [
-        c.row
-        for c in find([snapshot], [Leg(unit(1), [np.array([1, 2])])], now=100.0, limit=5, fetch=lambda rows: {})[0]
-    ] == [2]
+    rows_found, *_ = find([snapshot], [Leg(unit(1), [np.array([1, 2])])], now=100.0, limit=5, fetch=lambda rows: {})
+    assert rows_found.tolist() == [2]

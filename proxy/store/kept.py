@@ -8,10 +8,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
+from proxy.glance import Glance, glance
 from proxy.types import Memory
 
 MOST = 10_000
+
+
+class Kept(NamedTuple):
+    """A record in memory.
+
+    Args:
+        partition: Where it lies.
+        memory: The record.
+        seen: What ranking must know of it.
+    """
+
+    partition: str
+    memory: Memory
+    seen: Glance
 
 
 class KeptRecords:
@@ -23,7 +39,8 @@ class KeptRecords:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._records: dict[int, tuple[str, Memory]] = {}
+        self._records: dict[int, Kept] = {}
+        self._rows: dict[str, int] = {}
         self._changes = 0
         self._lock = threading.Lock()
 
@@ -32,8 +49,22 @@ class KeptRecords:
         found = {}
         for row in rows:
             kept = self._records.get(row)
-            if kept is not None and kept[0] in partitions:
-                found[row] = kept[1]
+            if kept is not None and kept.partition in partitions:
+                found[row] = kept.memory
+        return found
+
+    def glances(self, rows: Collection[int], partitions: Collection[str]) -> list[Glance | None]:
+        """What ranking must know of each of `rows`; None for those that are not kept, or lie elsewhere."""
+        get = self._records.get
+        return [kept.seen if (kept := get(row)) is not None and kept.partition in partitions else None for row in rows]
+
+    def named(self, ids: Collection[str], partitions: Collection[str]) -> dict[str, Memory]:
+        """Those with one of these ids that are kept and lie in one of `partitions`."""
+        found = {}
+        for one in ids:
+            kept = self._records.get(self._rows.get(one, -1))
+            if kept is not None and kept.partition in partitions and kept.memory.id == one:
+                found[one] = kept.memory
         return found
 
     def mark(self) -> int:
@@ -47,16 +78,20 @@ class KeptRecords:
             read: Partition and record by row.
             mark: From before the read.
         """
+        seen = {row: Kept(partition, memory, glance(memory)) for row, (partition, memory) in read.items()}
         with self._lock:
             if mark != self._changes:
                 return
-            self._records.update(read)
+            self._records.update(seen)
+            self._rows.update((one.memory.id, row) for row, one in seen.items())
             self._trim()
 
     def put(self, row: int, partition: str, memory: Memory) -> None:
         """A commit brought a new record."""
+        kept = Kept(partition, memory, glance(memory))
         with self._lock:
-            self._records[row] = partition, memory
+            self._records[row] = kept
+            self._rows[memory.id] = row
             self._trim()
 
     def drop(self, rows: Collection[int]) -> None:
@@ -64,9 +99,14 @@ class KeptRecords:
         with self._lock:
             self._changes += 1
             for row in rows:
-                self._records.pop(row, None)
+                self._remove(row)
 
     def _trim(self) -> None:
         surplus = len(self._records) - self._most
         for row in list(self._records)[:surplus] if surplus > 0 else ():
-            del self._records[row]
+            self._remove(row)
+
+    def _remove(self, row: int) -> None:
+        kept = self._records.pop(row, None)
+        if kept is not None:
+            self._rows.pop(kept.memory.id, None)

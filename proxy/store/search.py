@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from proxy.plugs import AROUND, Candidate, Context
+from proxy.plugs import AROUND, Context
 from proxy.store.around import neighbours, surroundings
 from proxy.store.graph import Graph, Positions
 from proxy.store.partition import Snapshot
@@ -45,6 +45,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 Scores = npt.NDArray[np.float64]
 Cosines = npt.NDArray[np.float32]
 Fetch = Callable[[Sequence[int]], Mapping[int, bytes]]
+_NOTHING = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
 
 
 class Leg(NamedTuple):
@@ -68,7 +69,7 @@ def find(
     fetch: Fetch,
     allowed: Rows | None = None,
     around: bool = False,
-) -> tuple[list[Candidate], Context | None]:
+) -> tuple[Rows, Scores, Scores, Context | None]:
     """The best of each leg.
 
     Args:
@@ -81,12 +82,13 @@ def find(
         around: Whether to look at the neighbours of the best as well.
 
     Returns:
-        The union of the legs' best, each with the whole question's scores: by cosine first, then what only the words
-        found, then what only a part or the neighbourhood did; and their context, where it was asked for.
+        Rows, cosines (NaN for none) and BM25 of the union of the legs' best, for the whole question: by cosine first,
+        then what only the words found, then what only a part or the neighbourhood did; and their context, where it was
+        asked for.
     """
     held = [one for one in snapshots if one.count]
     if not held:
-        return [], None
+        return *_NOTHING, None
     rows = _joined([one.rows for one in held])
     usable = _joined([one.alive & (one.expires_at > now) for one in held])
     if allowed is not None:
@@ -94,7 +96,7 @@ def find(
     looked = [_look(held, rows, usable, leg, limit, fetch) for leg in legs]
     at = list(dict.fromkeys(position for one in looked for position in one.best))
     if not at:
-        return [], None
+        return *_NOTHING, None
     chosen = np.array(at, np.int64)
     whole, *parts = looked
     threads = _joined([one.threads for one in held])
@@ -103,14 +105,8 @@ def find(
         for one in looked:
             _compare_also(held, one, near if one is whole else np.union1d(near, chosen), fetch)
         chosen = np.concatenate([chosen, near])
-    cosines, words = whole.cosines[chosen], whole.words[chosen]
-    candidates = [
-        Candidate(row, None if cosine != cosine else cosine, score)
-        for row, cosine, score in zip(rows[chosen].tolist(), cosines.tolist(), words.tolist(), strict=True)
-    ]
-    if not around:
-        return candidates, None
-    return candidates, _context(whole, parts, chosen, threads, usable)
+    found = rows[chosen], whole.cosines[chosen].astype(np.float64), whole.words[chosen]
+    return *found, _context(whole, parts, chosen, threads, usable) if around else None
 
 
 @dataclass(frozen=True, slots=True)

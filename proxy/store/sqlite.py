@@ -19,10 +19,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from proxy.errors import StoreError, StoreUnavailable
+from proxy.glance import GONE, gathered, glance
 from proxy.plugs import (
     Carried,
     Filters,
     Found,
+    Glances,
     JournalTurn,
     KeptAnswer,
     Ledger,
@@ -197,7 +199,7 @@ class SqliteStore(Store):
         by_index = vector is not None and any(part.graph is not None for part in held)
         source: SearchSource = "index" if by_index else "exact"
         self._searches[scope.owner, source] += 1
-        candidates, context = find(
+        rows, dense, lexical, context = find(
             held,
             [Leg(one.vector, self._postings.of(counts, one.terms)) for one in (Part(vector, terms), *(parts or ()))],
             now=self._clock().timestamp(),
@@ -206,7 +208,7 @@ class SqliteStore(Store):
             allowed=allowed,
             around=parts is not None,
         )
-        return Found(candidates, source, context)
+        return Found(rows, dense, lexical, source, context)
 
     def holding(self, scope: Scope, terms: Sequence[str], *, limit: int) -> Sequence[Memory]:
         self._health.refuse()
@@ -227,6 +229,14 @@ class SqliteStore(Store):
             self._kept.keep(read, mark)
             found.update({row: memory for row, (_, memory) in read.items()})
         return found
+
+    def glances(self, scope: Scope, rows: Sequence[int]) -> Glances:
+        seen = self._kept.glances(rows, scope.readable)
+        missing = [row for row, one in zip(rows, seen, strict=True) if one is None]
+        if missing:
+            read = self.load(scope, missing)
+            seen = [one or (glance(read[row]) if row in read else GONE) for row, one in zip(rows, seen, strict=True)]
+        return gathered(one or GONE for one in seen)
 
     def recent(self, scope: Scope, memory_type: str, limit: int) -> Sequence[Memory]:
         self._health.refuse()
@@ -310,8 +320,13 @@ class SqliteStore(Store):
         return standing
 
     def states(self, scope: Scope, memory_ids: Collection[str]) -> Mapping[str, tuple[State, str | None, int]]:
-        keys = {"ids": records.dumps(list(memory_ids)), **partitions(scope)}
-        return {id_: (state, *more) for id_, state, *more in self._readers.all(_SQL["states"], keys)}
+        kept = self._kept.named(memory_ids, scope.readable)
+        found = {one.id: (one.state, one.superseded_by, one.version) for one in kept.values()}
+        missing = [one for one in memory_ids if one not in kept]
+        if missing:
+            keys = {"ids": records.dumps(missing), **partitions(scope)}
+            found |= {id_: (state, *more) for id_, state, *more in self._readers.all(_SQL["states"], keys)}
+        return found
 
     # ── conversations ──────────────────────────────────────────────────────────────────────────────────────────
     def session_of(self, scope: Scope, link: str) -> str | None:
