@@ -91,7 +91,7 @@ class Drafting:
             # What asked to forget something must not stand for it again.
             kept = [draft for draft in found.drafts if draft.kind == "turn" and not found.forgets]
             result.drafts += [(_backfilled(draft), event) for draft in kept]
-        info = self._store.session(turn.scope)
+        info = self._store.session(turn.scope) if policies.counts_turns else None
         happened = observe.events(
             turn.new if fresh else (),
             turn.context,

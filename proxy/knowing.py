@@ -6,8 +6,6 @@ It reads, so it runs where write-back does. What cannot be found out counts as u
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from proxy.errors import EmbedderError, StoreError
 from proxy.language import detect
 from proxy.plugs import Embedder, Filters, Store
@@ -37,7 +35,7 @@ class Knowing(Knowledge):
         self._model = model
         self._scope = scope
         # Several rules ask about the same sentence.
-        self._vector = lru_cache(maxsize=64)(self._embedded)
+        self._vectors: dict[str, Vector | None] = {}
 
     def known(self, text: str) -> bool:
         name = text.strip().casefold()
@@ -64,8 +62,10 @@ class Knowing(Knowledge):
             return 0.0
         return self._model.score(text, self._vector(text))
 
-    def _embedded(self, text: str) -> Vector | None:
-        try:
-            return self._embedder.documents([text])[0]
-        except EmbedderError:
-            return None
+    def _vector(self, text: str) -> Vector | None:
+        if text not in self._vectors:
+            try:
+                self._vectors[text] = self._embedder.documents([text])[0]
+            except EmbedderError:
+                self._vectors[text] = None
+        return self._vectors[text]

@@ -96,11 +96,13 @@ class Ready:
 
     Args:
         gates: About the event alone; tried once.
+        early: About a passage, whatever matched in it; tried before `source`, since they cost nothing.
         source: The top-level `match`, whose captures feed templates.
         checks: About a passage, after `source` matched.
     """
 
     gates: tuple[Check, ...] = ()
+    early: tuple[Check, ...] = ()
     source: Matcher | None = None
     checks: tuple[Check, ...] = ()
 
@@ -110,11 +112,17 @@ def ready(conditions: Conditions | None, *, lines: bool = False) -> Ready:
     if conditions is None:
         return Ready()
     source = Matcher.of(conditions.match, lines=lines) if conditions.match else None
-    return Ready(tuple(_event_checks(conditions, "if")), source, tuple(_text_checks(conditions, "if", match=False)))
+    later = (*_text_checks(conditions, "if", match=False), *_knowledge_checks(conditions, "if"))
+    return Ready(tuple(_event_checks(conditions, "if")), tuple(_plain_checks(conditions, "if")), source, later)
 
 
 def _every_check(conditions: Conditions, path: str) -> tuple[Check, ...]:
-    return (*_event_checks(conditions, path), *_text_checks(conditions, path, match=True))
+    return (
+        *_event_checks(conditions, path),
+        *_plain_checks(conditions, path),
+        *_text_checks(conditions, path, match=True),
+        *_knowledge_checks(conditions, path),  # these may ask a store: last
+    )
 
 
 def _event_checks(conditions: Conditions, path: str) -> list[Check]:
@@ -141,13 +149,18 @@ def _event_checks(conditions: Conditions, path: str) -> list[Check]:
     ]
 
 
-def _text_checks(conditions: Conditions, path: str, *, match: bool) -> list[Check]:
+def _plain_checks(conditions: Conditions, path: str) -> list[Check]:
     found: list[Check] = []
     if conditions.length is not None:
         found.append(_length(conditions.length, path))
     if conditions.language is not None:
         wanted = conditions.language
         found.append(Leaf(f"{path}.language", ", ".join(wanted), lambda p: p.languages[0], lambda v: v in wanted))
+    return found
+
+
+def _text_checks(conditions: Conditions, path: str, *, match: bool) -> list[Check]:
+    found: list[Check] = []
     if match and conditions.match is not None:
         found.append(_match(Matcher.of(conditions.match), f"{path}.match"))
     if conditions.has is not None:
@@ -166,7 +179,7 @@ def _text_checks(conditions: Conditions, path: str, *, match: bool) -> list[Chec
         if for_mode is not None:
             members = tuple(_as_one(one, f"{path}.{mode}[{index}]") for index, one in enumerate(for_mode))
             found.append(Group(f"{path}.{mode}", "all" if mode == "all" else "any", members))
-    return [*found, *_knowledge_checks(conditions, path)]  # these may ask a store: last
+    return found
 
 
 def _knowledge_checks(conditions: Conditions, path: str) -> list[Check]:

@@ -48,6 +48,8 @@ def evaluate(
     Returns:
         What the rules that match make of it; a rule with `drop: true` ends the event for the rules after it.
     """
+    if event.type not in policies.by_event and not trace:
+        return _NOTHING
     whole = Whole(event, knowledge)
     result = Made()
     matched: list[str] = []
@@ -80,4 +82,5 @@ def evaluate(
     )
 
 
+_NOTHING = Evaluation()
 __all__: Sequence[str] = ["Evaluation", "ForgetRequest", "RuleTrace", "evaluate", "request_event"]

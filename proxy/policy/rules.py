@@ -6,6 +6,7 @@ In: validated triggers and sections. Out: a `PolicySet`, swapped as a whole when
 from __future__ import annotations
 
 import string
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -161,10 +162,16 @@ class PolicySet:
         if rules is None:
             return Likely((), frozenset())
         found = self._sieves[event].likely(text)
-        tried = [rules[number] for number in found if number < len(rules)]
+        first_sign = bisect_left(found, len(rules))
+        tried = [rules[number] for number in found[:first_sign]]
         if event != "user_message":
             return Likely(tried, frozenset())  # rules on other events rarely ask how something is said
-        return Likely(tried, _SIGNED.difference([_FEATURES[number - len(rules)] for number in found[len(tried) :]]))
+        return Likely(tried, _SIGNED.difference([_FEATURES[number - len(rules)] for number in found[first_sign:]]))
+
+    @cached_property
+    def counts_turns(self) -> bool:
+        """Whether any rule waits for every so many turns of a session."""
+        return any(rule.trigger.every > 1 for rule in self.by_event.get("turn_end", ()))
 
     @cached_property
     def schedules(self) -> tuple[Rule, ...]:

@@ -115,10 +115,12 @@ def passages(rule: Rule, whole: Whole) -> tuple[Passage, ...]:
 
 def matches(rule: Rule, whole: Whole) -> Iterator[Passage]:
     """The passages, each with the span of its match, for which all conditions of a rule hold."""
-    source, checks = rule.ready.source, rule.ready.checks
+    early, source, checks = rule.ready.early, rule.ready.source, rule.ready.checks
     if rule.unit == "sentence" and source and whole.nowhere(source):
         return
     for passage in passages(rule, whole):
+        if early and not all(check.holds(passage) for check in early):
+            continue
         for place in places(rule, passage) if source else (passage,):
             if all(check.holds(place) for check in checks):
                 yield place

@@ -6,6 +6,7 @@ matches is among them. The cost grows with the text and hardly with the number o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from operator import add
 
@@ -28,10 +29,13 @@ class Sieve:
 
     def __init__(self, entries: Iterable[Iterable[tuple[Clause, ...]]]) -> None:
         bits: dict[Clause, int] = {}
-        self._needs: list[tuple[int, int]] = []
+        needed: list[tuple[int, int]] = []
         for number, patterns in enumerate(entries):
             needs = {sum(bits.setdefault(clause, 1 << len(bits)) for clause in set(clauses)) for clauses in patterns}
-            self._needs += [(need, number) for need in needs]
+            needed += [(need, number) for need in needs]
+        self._all = list(dict.fromkeys(number for _, number in needed))
+        self._always = [number for need, number in needed if not need]
+        self._by_bit = _by_rarest_bit(needed)
         self._literals = _by_literal(bits)
         self._by_run = _by_run(self._literals)
         self._runs = frozenset(self._by_run)
@@ -42,13 +46,21 @@ class Sieve:
         Args:
             text: As the patterns see it.
         """
-        found = self._met(text)
-        return list(dict.fromkeys([number for need, number in self._needs if found & need == need]))
-
-    def _met(self, text: str) -> int:
         small = lowered(text)
         if small is None:
-            return -1  # every clause counts as met
+            return list(self._all)
+        found = left = self._met(small)
+        likely = {*self._always}
+        while left:
+            bit = left & -left
+            left ^= bit
+            for need, number in self._by_bit.get(bit, ()):
+                if found & need == need:
+                    likely.add(number)
+        return sorted(likely)
+
+    def _met(self, small: str) -> int:
+        """The clauses that a text in lower case meets."""
         found = 0
         if len(self._literals) < len(small):
             for literal, met in self._literals.items():
@@ -61,6 +73,20 @@ class Sieve:
                 if literal in small:
                     found |= met
         return found
+
+
+def _by_rarest_bit(needed: Iterable[tuple[int, int]]) -> dict[int, list[tuple[int, int]]]:
+    """For some clauses: the entries that need them. Each entry stands at the one of its clauses that fewest need."""
+    needed = [one for one in needed if one[0]]
+    count = Counter(bit for need, _ in needed for bit in _bits(need))
+    found: dict[int, list[tuple[int, int]]] = {}
+    for need, number in needed:
+        found.setdefault(min(_bits(need), key=lambda bit: count[bit]), []).append((need, number))
+    return found
+
+
+def _bits(need: int) -> list[int]:
+    return [1 << place for place in range(need.bit_length()) if need >> place & 1]
 
 
 def _by_literal(bits: Mapping[Clause, int]) -> dict[str, int]:

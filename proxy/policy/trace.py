@@ -55,6 +55,8 @@ def _traced(rule: Rule, whole: Whole, policies: PolicySet, claimed: list[tuple[i
     for gate in rule.ready.gates:
         seen += gate.explain(whole.message[0])
     if place is not None:
+        for check in rule.ready.early:
+            seen += check.explain(place)
         if rule.ready.source is not None:
             seen.append(_source_seen(rule, place))
         for check in rule.ready.checks:

@@ -13,6 +13,8 @@ from functools import lru_cache
 
 VERSION = f"2/{unicodedata.unidata_version}"
 MAX_QUERY_TERMS = 24
+_KEPT, _KEPT_CHARS = 512, 4_000
+"""The terms of so many texts, up to this long, are kept: a turn asks for those of the same text several times."""
 _MAX_TERMS = 4_096
 _MAX_WORD_CHARS = 64
 _RunTerms = Callable[[str], list[str]]
@@ -75,9 +77,18 @@ def terms(text: str) -> list[str]:
     >>> terms("Servers listen on --port=2222")
     ['server', 'listen', '--port=2222', 'port', '2222']
     """
+    return list(_kept_terms(text) if len(text) <= _KEPT_CHARS else _terms(text))
+
+
+def _terms(text: str) -> list[str]:
     found = _distinct(text, _run_terms)
     kept = [term for term in found if term not in _EN_STOP]
     return (kept or found)[:_MAX_TERMS]
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_terms(text: str) -> tuple[str, ...]:
+    return tuple(_terms(text))
 
 
 def query_terms(text: str) -> list[str]:
@@ -95,9 +106,18 @@ def query_terms(text: str) -> list[str]:
     >>> query_terms("What is my name?")
     ['nam']
     """
+    return list(_kept_query_terms(text) if len(text) <= _KEPT_CHARS else _query_terms(text))
+
+
+def _query_terms(text: str) -> list[str]:
     found = _distinct(text, _run_query_terms)
     kept = [term for term in found if term not in _EN_STOP] or found or _distinct(text, _run_terms)
     return sorted(kept, key=_telling, reverse=True)[:MAX_QUERY_TERMS]
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_query_terms(text: str) -> tuple[str, ...]:
+    return tuple(_query_terms(text))
 
 
 def token(partition: str, term: str) -> str:
