@@ -1,13 +1,15 @@
 """`python -m bench.fit_rank CASES.jsonl…`: fit the ranker's weights on recall cases, show how well it does, write them.
 
 In: case files (design §10). Out: ``proxy/ranker_weights.json``. Softmax regression over each question's candidates, as
-the store finds them: the relevant ones are to come first. Figures: on the cases themselves, and for each scope with
-weights fitted without it (folds by scope). Each file counts the same, however many questions it has.
+the store finds them: the relevant ones are to come first; then logistic regression on whether there is
+an answer at all. Figures: on the cases themselves, and for each scope with weights fitted without it (folds by scope).
+Each file counts the same, however many questions it has.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,15 +28,17 @@ from proxy.glance import gathered, glance
 from proxy.language import detect
 from proxy.policy.load import load as load_policies
 from proxy.policy.rules import PolicySet
-from proxy.ranker import FEATURES, WEIGHTS, features
+from proxy.ranker import FEATURES, TELLING, WEIGHTS, apart, features
 from proxy.retrieve import Query
-from proxy.store.lexical import query_terms
+from proxy.store.lexical import query_terms, terms
 from proxy.traits import asked
 
 FOLDS: Final = 5
 SPREAD: Final = 2.0
 """The larger, the more the policies' decay and bonus weigh against the ranker."""
 _PENALTY: Final = 1e-3
+_ENOUGH: Final = 50
+"""Fewer questions without an answer than that in one set tell nothing."""
 _STEPS: Final = 20
 _CLOSE_ENOUGH: Final = 1e-7
 _DECIMALS: Final = 3
@@ -55,6 +59,9 @@ class Asking:
         wanted: float64 (n,), 1 for what answers it.
         relevant: How many answer it, found or not.
         stale: float64 (n,), 1 for what was superseded.
+        fused: float64 (n,), both legs.
+        terms: The question's terms.
+        held: Those of each candidate.
     """
 
     file: str
@@ -64,6 +71,16 @@ class Asking:
     wanted: Floats
     relevant: int
     stale: Floats
+    fused: Floats
+    terms: frozenset[str]
+    held: Sequence[frozenset[str]]
+
+    def signs(self, weights: Floats) -> list[float]:
+        """What tells whether it has an answer, in the order of `TELLING`."""
+        sums = self.table @ weights
+        best = int(np.argmax(sums + SPREAD * self.factor))
+        covered = len(self.terms & self.held[best]) / len(self.terms) if self.terms else 0.0
+        return [float(sums.max()), covered, apart(self.table, self.fused)]
 
 
 def main(
@@ -78,14 +95,17 @@ def main(
     kept = np.array([name not in (without or []) for name in FEATURES])
     weights = fit(asking, kept)
     crossed = {fold: fit([one for one in asking if one.fold != fold], kept) for fold in range(FOLDS)}
+    told = {fold: fit_answerable(asking, weights, but=fold) for fold in range(FOLDS)}
     for file in dict.fromkeys(one.file for one in asking):
         here = [one for one in asking if one.file == file]
         own, cross = recall(here, dict.fromkeys(range(FOLDS), weights)), recall(here, crossed)
-        figures = f"R@{_AT} {100 * own:.1f}, cross-validated {100 * cross:.1f}; AUROC {abstain(here, weights)}"
+        sure = abstain(here, weights, told)
+        figures = f"R@{_AT} {100 * own:.1f}, cross-validated {100 * cross:.1f}; AUROC cross-validated {sure}"
         typer.echo(f"{file}: {figures}; stale-err before news is put first {stale(here, weights)}")
     typer.echo(" ".join(f"{name} {weight:.2f}" for name, weight in zip(FEATURES, weights, strict=True)))
     if not try_only:
-        out.write_text(json.dumps(_data(weights, bias(asking, weights), asking), indent=1) + "\n", encoding="utf-8")
+        data = _data(weights, bias(asking, weights), asking) | {"answerable": _told(fit_answerable(asking, weights))}
+        out.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
 def collect(config: Config, files: Sequence[Path]) -> list[Asking]:
@@ -114,7 +134,7 @@ def _asking(
     assert found.context is not None
     language = detect(query.query)
     bonuses = policies.retrieval.bonus(query.query, language)
-    _, table = features(
+    fused, table = features(
         found.context,
         gathered(glance(one) for one in memories),
         asked(query.query),
@@ -128,7 +148,9 @@ def _asking(
             factor[place] -= np.log(2) * (told.now - one.valid_from).total_seconds() / half_life
     wanted = np.array([bool(one & set(query.relevant)) for one in ids], np.float64)
     stale = np.array([bool(one & set(query.stale)) for one in ids], np.float64)
-    return Asking(file, fold, table, factor, wanted, len(set(query.relevant)), stale)
+    held = [frozenset(terms(one.content)) for one in memories]
+    asks = frozenset(query_terms(query.query))
+    return Asking(file, fold, table, factor, wanted, len(set(query.relevant)), stale, fused, asks, held)
 
 
 def fit(asking: Sequence[Asking], kept: npt.NDArray[np.bool_]) -> Floats:
@@ -196,9 +218,40 @@ def stale(asking: Sequence[Asking], weights: Floats) -> str:
     return f"{100 * np.mean(wrong):.0f}" if wrong else "-"
 
 
-def abstain(asking: Sequence[Asking], weights: Floats) -> str:
-    """AUROC of the top score; a dash where every question has an answer."""
-    tops = [(one.relevant > 0, float((one.table @ weights + SPREAD * one.factor).max())) for one in asking]
+def fit_answerable(asking: Sequence[Asking], weights: Floats, *, but: int | None = None) -> Floats:
+    """Weights by sign, the bias last: logistic regression over the questions of sets with enough that have no answer.
+
+    Args:
+        asking: The questions.
+        weights: Of the features.
+        but: A fold to leave out.
+    """
+    without = Counter(one.file for one in asking if not one.relevant)
+    mixed = {file for file, count in without.items() if count >= _ENOUGH}
+    used = [one for one in asking if one.file in mixed and one.fold != but]
+    if not used:
+        return np.zeros(len(TELLING) + 1)
+    signs = np.array([[*one.signs(weights), 1.0] for one in used])
+    truth = np.array([one.relevant > 0 for one in used], np.float64)
+    penalty = np.diag([*np.ones(len(TELLING)), 0.0])
+    found = np.zeros(len(TELLING) + 1)
+    for _ in range(_STEPS):
+        likely = 1.0 / (1.0 + np.exp(-signs @ found))
+        slope = signs.T @ (likely - truth) + penalty @ found
+        curve = (signs * (likely * (1.0 - likely))[:, None]).T @ signs + penalty
+        found = found - np.linalg.solve(curve, slope)
+    return found
+
+
+def abstain(asking: Sequence[Asking], weights: Floats, told: Mapping[int, Floats]) -> str:
+    """AUROC of what tells whether there is an answer; a dash where every question has one.
+
+    Args:
+        asking: The questions.
+        weights: Of the features.
+        told: Weights of the signs, by fold.
+    """
+    tops = [(one.relevant > 0, float(np.array([*one.signs(weights), 1.0]) @ told[one.fold])) for one in asking]
     found = auroc([top for answerable, top in tops if answerable], [top for answerable, top in tops if not answerable])
     return "-" if found is None else f"{found:.3f}"
 
@@ -218,6 +271,11 @@ def _data(weights: Floats, shift: float, asking: Sequence[Asking]) -> dict[str, 
         "spread": SPREAD,
         "weights": {name: round(float(weight), _DECIMALS) for name, weight in zip(FEATURES, weights, strict=True)},
     }
+
+
+def _told(found: Floats) -> dict[str, object]:
+    named = {name: round(float(weight), _DECIMALS) for name, weight in zip(TELLING, found[:-1], strict=True)}
+    return {"bias": round(float(found[-1]), _DECIMALS), "weights": named}
 
 
 if __name__ == "__main__":

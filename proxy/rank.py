@@ -15,7 +15,7 @@ MAX_STRENGTH = 2.0
 MOST_BONUS = 100.0
 _MOST_HALVINGS = 1_074.0
 """Of 1 nothing is left after as many, in a float64."""
-_LEAST_HALF_LIFE_S = 1e-300
+_LEAST_HALF_LIFE_S = 1e-6
 _SCORE_DIGITS = 12
 Floats = npt.NDArray[np.float64]
 

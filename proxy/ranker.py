@@ -33,6 +33,8 @@ near, words_before: the neighbours' legs. answers: what stands before it is a qu
 its conversation fits. speaker, other_speaker: the question names who says it, or somebody else. times: it says when,
 and that is asked. dated: it is of the day asked for. asks: it is a question itself. assistant: whose it is. standing:
 an instruction for all time. preference: a preference, where advice is asked."""
+TELLING: Final = ("top", "covered", "apart")
+"""What tells whether there is an answer: see `Relevance`, and `answerable`."""
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "around": ("before", "after", "near", "words_before", "answers", "session"),
     "speaking": ("speaker", "other_speaker"),
@@ -45,6 +47,7 @@ _OF_NEIGHBOURS: Final = np.array(
     [FEATURES.index(name) for name in ("before", "after", "near", "words_before", "answers")]
 )
 _OF_SESSION: Final = np.array([FEATURES.index("session")])
+_SPEAKER, _OTHER_SPEAKER = FEATURES.index("speaker"), FEATURES.index("other_speaker")
 _OWN: Final = AROUND.index(0)
 _NEIGHBOURS: Final = [place for place in range(len(AROUND)) if place != _OWN]
 _LEAST = 1e-6
@@ -67,18 +70,29 @@ class Weights:
         of: By feature, float64, in the order of `FEATURES`.
         bias: Added to the sum, so that it is above zero, and the relevance above a half, for one in ten of the best.
         spread: The sum is divided by it: how far apart the good and the bad are.
+        answerable: What tells whether memory holds an answer at all, float64, in the order of `TELLING`.
+        answerable_bias: Added to that sum.
     """
 
     of: Floats
     bias: float
     spread: float
+    answerable: Floats
+    answerable_bias: float
 
     @classmethod
     @lru_cache(maxsize=4)
     def load(cls, path: Path = WEIGHTS) -> Weights:
         """Weights from their file."""
         data = json.loads(path.read_text(encoding="utf-8"))
-        return cls(np.array([data["weights"][name] for name in FEATURES]), data["bias"], data["spread"])
+        answerable = data["answerable"]
+        return cls(
+            np.array([data["weights"][name] for name in FEATURES]),
+            data["bias"],
+            data["spread"],
+            np.array([answerable["weights"][name] for name in TELLING]),
+            answerable["bias"],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +103,16 @@ class Relevance:
         values: float64 (n,), 0–1.
         fused: float64 (n,), both legs of the whole question as the policies weigh them, 0–1.
         table: The features, float64 (n, len(FEATURES)).
+        top: The highest of the sums, without bias.
+        apart: How much better both legs of what the named speaker says fit than those of what others say, −1–1; 0
+            where the question names nobody who speaks.
     """
 
     values: Floats
     fused: Floats
     table: Floats
+    top: float
+    apart: float
 
 
 def relevance(context: Context, seen: Glances, asked: Asked, share: float, weights: Weights) -> Relevance:
@@ -110,8 +129,40 @@ def relevance(context: Context, seen: Glances, asked: Asked, share: float, weigh
         For each candidate, in the same order.
     """
     fused, table = features(context, seen, asked, share)
-    sums = (table @ weights.of + weights.bias) / weights.spread
-    return Relevance(1.0 / (1.0 + np.exp(-np.clip(sums, -30.0, 30.0))), fused, table)
+    sums = table @ weights.of
+    values = _logistic((sums + weights.bias) / weights.spread)
+    return Relevance(values, fused, table, float(sums.max(initial=0.0)), apart(table, fused))
+
+
+def answerable(found: Relevance, covered: float, weights: Weights) -> float:
+    """How likely it is that memory holds an answer at all: the same for all candidates of a question, whose order it
+    leaves as it is. Words that occur nowhere, and a matter that only somebody else has spoken of, tell of none.
+
+    Args:
+        found: The candidates weighed.
+        covered: The share of the question's terms that the best candidate holds, 0–1.
+        weights: What each sign counts.
+
+    Returns:
+        0–1.
+    """
+    return float(_logistic(np.array([found.top, covered, found.apart]) @ weights.answerable + weights.answerable_bias))
+
+
+def _logistic(sums: Floats) -> Floats:
+    shares: Floats = 1.0 / (1.0 + np.exp(-np.clip(sums, -30.0, 30.0)))
+    return shares
+
+
+def apart(table: Floats, fused: Floats) -> float:
+    """See `Relevance`.
+
+    Args:
+        table: The features.
+        fused: Both legs.
+    """
+    spoken, others = table[:, _SPEAKER] > 0, table[:, _OTHER_SPEAKER] > 0
+    return float(fused[spoken].max() - fused[others].max(initial=0.0)) if spoken.any() else 0.0
 
 
 def groups(found: Relevance, places: Sequence[int], weights: Weights) -> dict[str, Floats]:

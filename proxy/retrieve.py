@@ -19,14 +19,15 @@ from proxy.language import detect
 from proxy.plugs import Context, Filters, Found, Glances, Part, SearchSource, Store
 from proxy.policy.retrieval import Retrieval
 from proxy.policy.rules import PolicySet
-from proxy.ranker import Floats, Relevance, Weights, groups, later_first, relevance
+from proxy.ranker import Floats, Relevance, Weights, answerable, groups, later_first, relevance
 from proxy.scope import Scope
-from proxy.store.lexical import query_terms
+from proxy.store.lexical import query_terms, terms
 from proxy.traits import asked
 from proxy.types import Memory, MemoryType, Vector
 
 CANDIDATES_PER_LEG = 48
 KEPT = 32
+_LEAST = 1e-12
 
 
 class Hit(NamedTuple):
@@ -34,7 +35,8 @@ class Hit(NamedTuple):
 
     Args:
         memory: The record.
-        score: ≥ 0, comparable within one recall only.
+        score: 0–1. The best one's is how likely it is that memory holds an answer at all, the others' are in
+            proportion to their worth.
         parts: Legs and factors by name.
         left_out: Why it is not to be injected; None when it is.
     """
@@ -115,8 +117,11 @@ def retrieve(
     scores, later = scored.score[best], np.ones(len(best))
     if question.present:
         later = np.array(later_first(scores.tolist(), held, seen.of("changed")[best].tolist()))
-    parts = _parts(found, weighed, scored, best, groups(weighed, best, weights), later)
-    hits = [Hit(*one) for one in zip(held, (scores * later).tolist(), parts, strict=True)]
+    sure = answerable(weighed, _covered(query.text, held[0].content), weights) if held else 0.0
+    parts = _parts(found, weighed, scored, best, groups(weighed, best, weights), later, sure)
+    final = scores * later
+    final *= sure / max(float(final.max(initial=0.0)), _LEAST)
+    hits = [Hit(*one) for one in zip(held, final.tolist(), parts, strict=True)]
     return sorted(hits, key=lambda hit: (-hit.score, hit.memory.id)), found.source
 
 
@@ -135,6 +140,12 @@ def _scored(
     )
 
 
+def _covered(question: str, content: str) -> float:
+    """The share of a question's terms that a text holds, 0–1."""
+    wanted = query_terms(question)
+    return len({*wanted} & {*terms(content)}) / len(wanted) if wanted else 0.0
+
+
 def _parts(
     found: Found,
     weighed: Relevance,
@@ -142,6 +153,7 @@ def _parts(
     best: Sequence[int],
     grouped: Mapping[str, Floats],
     later: Floats,
+    sure: float,
 ) -> list[dict[str, Any]]:
     """Everything that went into the best scores, by name."""
     dense = found.dense[best].tolist()
@@ -156,6 +168,7 @@ def _parts(
         "strength": scored.strength[best].tolist(),
         "bonus": scored.bonus[best].tolist(),
         "later": later.tolist(),
+        "answerable": [round(sure, 3)] * len(best),
     }
     return [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
 

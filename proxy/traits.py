@@ -14,7 +14,7 @@ from proxy.language import sentences
 
 _LOOKED_AT_CHARS = 2_000
 _KEPT = 50_000
-_SPEAKER = re.compile(r"([A-Z\u4e00-\u9fff][\w.'-]{0,20}(?: [A-Z][\w.'-]{0,20})?)[:：]\s")
+_SPEAKER = re.compile(r"([A-Z\u4e00-\u9fff][\w.'-]{0,20}(?: [A-Z][\w.'-]{0,20})?)(?::\s|：\s*)")
 _TIME = re.compile(
     r"(?i)\b(?:yesterday|today|tomorrow|tonight|last|next|ago|since|recently|(?:week|month|year|weekend)s?|this morning"
     r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|june|july|august|september|october"
@@ -132,6 +132,8 @@ def traits(text: str) -> Traits:
 
     >>> traits("Ann: I moved here last year.")
     Traits(speaker='ann', asks=False, times=True, standing=False, preference=False, changed=False)
+    >>> traits("小王：我搬家了").speaker, traits("port:5433").speaker
+    ('小王', '')
     >>> traits("以后回答都用中文").standing, traits("我更喜欢茶").preference, traits("你去哪儿？").asks
     (True, True, True)
     """

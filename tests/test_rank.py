@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.rank import decay, fuse, score
+from proxy.rank import decay, fuse, score, scores
 
 cosines = st.one_of(st.none(), st.floats(-1, 1))
 bm25s = st.floats(0, 1e6)
@@ -80,3 +81,19 @@ def test_score_grows_with_confidence(fused: float, low: float, more: float) -> N
     high = min(1.0, low + more)
     scores = [score(fused, age_s=0, half_life_s=None, confidence=c).score for c in (low, high)]
     assert scores[0] <= scores[1]
+
+
+@given(st.lists(st.tuples(*[st.floats(0, 2)] * 2, st.floats(-10, 1e9), st.floats(0.1, 1e7), *[st.floats(0, 3)] * 2)))
+def test_many_scores_at_once_are_those_of_each(rows: list[tuple[float, ...]]) -> None:
+    columns = np.array(rows, np.float64).reshape(-1, 6).T
+    fused, confidence, age, half_life, strength, bonus = columns
+    found = scores(fused, age_s=age, half_life_s=half_life, confidence=confidence, strength=strength, bonus=bonus)
+    for place, row in enumerate(rows):
+        one = score(row[0], age_s=row[2], half_life_s=row[3], confidence=row[1], strength=row[4], bonus=row[5])
+        assert [column[place] for column in found] == pytest.approx(one, abs=1e-9)
+
+
+def test_what_never_decays_keeps_all_of_its_score() -> None:
+    one = np.array([0.5])
+    found = scores(one, age_s=one * 1e9, half_life_s=np.array([np.inf]), confidence=one, strength=one, bonus=one)
+    assert (found.decay.tolist(), found.score.tolist()) == ([1.0], [0.0625])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.glance import gathered, glance
 from proxy.plugs import Context
-from proxy.ranker import FEATURES, GROUPS, Weights, features, later_first, relevance
+from proxy.ranker import FEATURES, GROUPS, Weights, answerable, features, later_first, relevance
 from proxy.traits import asked, traits
 from proxy.types import Memory, Source
 
@@ -154,3 +154,26 @@ def test_news_is_put_above_what_it_outdates(old: str, new: str) -> None:
 def test_the_weights_name_every_feature_and_explanations_leave_only_the_legs_out() -> None:
     assert len(Weights.load().of) == len(FEATURES)
     assert {name for members in GROUPS.values() for name in members} == set(FEATURES) - {"legs"}
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "question"),
+    [
+        ("Ann: I adopted a grey cat", "Ben: I sail every summer", "Where does Ann sail?"),
+        ("小王：我养了一只灰猫", "小李：我每年夏天去航海", "小王去哪里航海？"),
+    ],
+)
+def test_what_only_somebody_else_has_spoken_of_is_hardly_answered(mine: str, theirs: str, question: str) -> None:
+    def sure(own: float, other: float) -> float:
+        seen = gathered(glance(memory(one)) for one in (mine, theirs))
+        found = relevance(alone(own, other), seen, asked(question), 0.7, Weights.load())
+        assert -1.0 <= found.apart <= 1.0
+        return answerable(found, 0.5, Weights.load())
+
+    assert 0.0 < sure(0.3, 0.9) < sure(0.9, 0.3) < 1.0
+
+
+def test_a_question_whose_words_occur_nowhere_is_hardly_answered() -> None:
+    found = relevance(alone(0.5), gathered([glance(memory("x"))]), asked("?"), 0.7, Weights.load())
+    assert found.apart == 0.0
+    assert answerable(found, 0.0, Weights.load()) < answerable(found, 1.0, Weights.load())
