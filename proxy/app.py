@@ -40,6 +40,7 @@ from proxy.policy.match import evaluate
 from proxy.policy.rules import PolicySet
 from proxy.provider import Providers
 from proxy.recall import Recall
+from proxy.rehearsal import Rehearsal
 from proxy.retelling import Retelling
 from proxy.scope import Scope
 from proxy.store.data_dir import address_known
@@ -168,6 +169,7 @@ async def _routes(house: House, library: Library, stop: asyncio.Event, stack: As
         store=house.layers.store,
         working=house.layers.patient,
         recall=memory.recall,
+        rehearsal=Rehearsal(memory.recall, config.inject, memory.tokens.count),
         remember=memory.remember,
         importer=Importer(
             house.layers.store,

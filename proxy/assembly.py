@@ -77,7 +77,7 @@ async def assemble(
     def policies() -> PolicySet:
         return layers.policies.current
 
-    store, tokens = layers.store, TokenCounter()
+    store, tokens = layers.store, layers.tokens
     threads = stack.enter_context(ThreadPoolExecutor(_THREADS, thread_name_prefix="memory"))
     extractor = _extractor(config, library, tokens, metrics)
     value = ValueModel.load(WEIGHTS, layers.embedder.fingerprint)

@@ -14,11 +14,11 @@ from typing import Any, Final, Literal, Protocol, cast
 
 import structlog
 
+from proxy.clip import clip
 from proxy.errors import StoreError
 from proxy.extraction import answer, prompt
 from proxy.extraction.model_call import Reply, Unanswered
 from proxy.extraction.prompt import Question
-from proxy.inject import shorten
 from proxy.language import detect
 from proxy.metrics import Metrics
 from proxy.policy.llm import LlmTask
@@ -175,7 +175,7 @@ class Extractor:
             found = self._answer(self._own("summary", prompt.summary(lines, language), scope, _SUMMARY_TIMEOUT_S))
         except Unanswered:
             return None
-        return shorten(" ".join(found["summary"].split()), MAX_SUMMARY_CHARS) or None
+        return clip(" ".join(found["summary"].split()), MAX_SUMMARY_CHARS) or None
 
     def close(self) -> None:
         """Give up what is running; whoever waits goes on by the rules."""

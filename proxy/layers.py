@@ -24,8 +24,10 @@ from proxy.policy.rules import PolicySet
 from proxy.policy.watch import PolicyHolder
 from proxy.store.directory_lock import FileLock
 from proxy.store.embedded_redis import EmbeddedRedis
+from proxy.store.showing import Showing
 from proxy.store.sqlite import SqliteStore
 from proxy.store.working import RedisWorkingMemory
+from proxy.tokens import TokenCounter
 
 log = structlog.get_logger(__name__)
 _SECRET_BYTES = 32
@@ -43,6 +45,7 @@ class Layers:
         redis: The embedded server; None for one by URL.
         working: Working layer for the hot path: it gives up within recall's deadline.
         patient: The same for write-back and the memory API, where nobody's call waits.
+        tokens: Counts tokens, of what is stored too.
     """
 
     policies: PolicyHolder
@@ -51,6 +54,7 @@ class Layers:
     redis: EmbeddedRedis | None
     working: WorkingMemory
     patient: WorkingMemory
+    tokens: TokenCounter
 
 
 def utc_now() -> datetime:
@@ -73,7 +77,8 @@ def open_layers(config: Config, stack: AsyncExitStack, metrics: Metrics, *, stri
     _lock_data_dir(config, stack)
     policies = _hold_policies(config, metrics)
     embedder = open_embedder(config.embedding.provider, config.embedding.model)
-    store = _open_store(config, embedder, stack, strict=strict)
+    tokens = TokenCounter()
+    store = _open_store(config, embedder, tokens, stack, strict=strict)
     redis = _start_redis(config, stack)
     # Within the deadline of recall, and with time left in it for the other layers.
     working = _connect(config, policies.current, redis, timeout_s=0.6 * config.recall.deadline_ms / 1000)
@@ -81,7 +86,7 @@ def open_layers(config: Config, stack: AsyncExitStack, metrics: Metrics, *, stri
     # A moment's delay of Redis must not cost write-back a slot.
     patient = working.with_timeout(_PATIENT_S)
     stack.callback(patient.close)
-    return Layers(policies, embedder, store, redis, working, patient)
+    return Layers(policies, embedder, store, redis, working, patient, tokens)
 
 
 def _lock_data_dir(config: Config, stack: AsyncExitStack) -> None:
@@ -124,7 +129,9 @@ def install_secret(data_dir: Path) -> bytes:
     return secret
 
 
-def _open_store(config: Config, embedder: Embedder, stack: AsyncExitStack, *, strict: bool) -> Store:
+def _open_store(
+    config: Config, embedder: Embedder, tokens: TokenCounter, stack: AsyncExitStack, *, strict: bool
+) -> Store:
     store = SqliteStore(
         config.data_dir / "sidemirror.db",
         fingerprint=embedder.fingerprint,
@@ -132,6 +139,7 @@ def _open_store(config: Config, embedder: Embedder, stack: AsyncExitStack, *, st
         answer_hash=answer_hash,
         exact_below=config.index.exact_below,
         clock=utc_now,
+        shown=Showing(tokens.count, config.inject.max_item_chars),
     )
     stack.callback(store.close)
     sick = store.health()

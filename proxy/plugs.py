@@ -258,6 +258,8 @@ class SessionInfo:
 
 FROZEN = ""
 """In place of a chain hash: the block in the system prompt."""
+SHORT_MARK = "short:"
+"""Before a memory's id, among a piece's mentions: a short form stands in for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +270,8 @@ class Piece:
         text: As it stands there; empty where nothing was added.
         tokens: Its cost.
         items: Ids of the memories in it, and ``slot:<name>`` for slots.
-        mentions: Ids of memories whose former words stand in it, and marks (`slot:…`, `version:…`) of what was told.
+        mentions: Ids of memories whose former words stand in it, and marks (`slot:…`, `version:…`, `short:…`) of what
+            was told.
     """
 
     text: str = ""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -20,7 +22,7 @@ from proxy.frozen import Placed
 from proxy.inject import Block, Item
 from proxy.language import detect
 from proxy.observe import Conversation, question
-from proxy.plugs import FROZEN, Piece, Store, WorkingMemory
+from proxy.plugs import FROZEN, SHORT_MARK, Piece, Store, WorkingMemory
 from proxy.policy.rules import PolicySet
 from proxy.recall import Hit, Question, Recall, Recalled
 from proxy.scope import Scope
@@ -153,7 +155,10 @@ class Preparation:
         fresh = found.fresh[1] if found.fresh is not None else Piece()
         for chain, piece in zip(wanted, (fresh, Piece()), strict=False):
             pieces[chain] = self._store.keep_piece(found.scope, chain, piece)
-        return frozen.placed(pieces, call.talk, self._budget(call), found.left_out)
+        there = frozen.placed(pieces, call.talk, self._budget(call), found.left_out)
+        marks = {mark for piece in pieces.values() for mark in piece.mentions if mark.startswith(SHORT_MARK)}
+        short = tuple(one for one in there.block.items if f"{SHORT_MARK}{one}" in marks)
+        return replace(there, block=replace(there.block, short=short))
 
     def _slot_items(self, recalled: Recalled) -> list[Item]:
         limit = self._config.recall.quotas.limit("working")
@@ -165,7 +170,8 @@ class Preparation:
         return inject.build(
             items,
             budget_tokens=budget_tokens,
-            count=lambda text: count_for(call.known_as, self._tokens.count(text)),
+            count=self._tokens.count,
+            scale=partial(count_for, call.known_as),
             language=detect(newest.text if newest else ""),
             max_item_chars=self._config.inject.max_item_chars,
             later=later,
@@ -229,7 +235,7 @@ class Preparation:
         held = frozen.standing(found.pieces, talk)
         known, hashes, first = frozen.present(held), _hashes(talk), FROZEN not in found.pieces
         slots = dict(frozen.slot_items(found.recalled.slots, held, hashes, self._slot_items(found.recalled)))
-        told = [Item(new.id, new.kind, new.content, new.valid_from, old.content) for old, new in changed]
+        told = [Item.of(new, old.content) for old, new in changed]
         hits = frozen.additions(found.recalled, known | {new.id for _, new in changed}, hashes, first=first)
         items = [*slots, *told, *_hit_items(found.recalled, hits)]
         room = (budget := self._budget(call)) - sum(piece.tokens for piece in held)
@@ -247,6 +253,7 @@ class Preparation:
         marks = [mark for item, mark in slots.items() if item.id in inside]
         shown = [*(new for _, new in changed), *(hit.memory for hit in hits)]
         marks += [frozen.version_mark(one) for one in shown if one.id in inside]
+        marks += [f"{SHORT_MARK}{one}" for one in block.short]
         mentions = (*marks, *(former[one] for one in block.items if one in former))
         found.left_out = block.left_out
         chain = FROZEN if first else talk.newest_user.chain if talk.newest_user else FROZEN
@@ -291,17 +298,7 @@ def trim(entries: OrderedDict[Any, Any], keep: int) -> None:
 
 
 def _hit_items(recalled: Recalled, hits: Iterable[Hit]) -> list[Item]:
-    return [
-        Item(
-            hit.memory.id,
-            hit.memory.kind,
-            hit.memory.content,
-            hit.memory.valid_from,
-            recalled.replaced.get(hit.memory.id),
-        )
-        for hit in hits
-        if hit.left_out is None
-    ]
+    return [Item.of(hit.memory, recalled.replaced.get(hit.memory.id)) for hit in hits if hit.left_out is None]
 
 
 def _hashes(talk: Conversation) -> frozenset[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from proxy import leftout
 from proxy.conflict import normal
 from proxy.errors import EmbedderError, StoreError, WorkingMemoryUnavailable
 from proxy.language import detect
@@ -22,7 +23,7 @@ from proxy.retrieve import Query, retrieve
 from proxy.scope import Scope
 from proxy.settings import Recall as RecallSettings
 from proxy.ttl_cache import TTLCache
-from proxy.types import MemoryType, Slot, Vector
+from proxy.types import Memory, MemoryType, Slot, Vector
 
 _CACHED = 1_000
 _LONG_TERM: tuple[MemoryType, ...] = ("semantic", "episodic", "reflective")
@@ -103,8 +104,10 @@ class Recall:
                 found.failures.append("working-memory")
         try:
             ranked = self._ranked(found, scope, question, policies)
-            found.hits = self._select(scope, ranked, question)
-            found.replaced = self._replaced(scope, found.hits)
+            found.hits = self.selected(scope, ranked, question)
+            former = self._superseded(scope, found.hits)
+            found.replaced = {new: old.memory.content for new, old in former.items()}
+            found.hits = [*found.hits, *former.values()]
         except StoreError:
             found.failures.append("store")
 
@@ -142,13 +145,13 @@ class Recall:
         given, judged = 0, []
         for hit in hits:
             if hit.memory.confidence < self._config.min_confidence:
-                judged.append(hit._replace(left_out="confidence below recall.min_confidence"))
+                judged.append(hit._replace(left_out=leftout.UNSURE))
             elif given >= top_k:
-                judged.append(hit._replace(left_out="not among the best top_k"))
+                judged.append(hit._replace(left_out=leftout.TOP_K))
             else:
                 given += 1
                 judged.append(hit)
-        return judged
+        return [*judged, *self._superseded(scope, judged).values()]
 
     def _ranked(self, found: Recalled, scope: Scope, question: Question, policies: PolicySet) -> Sequence[Hit]:
         # Whatever is written where the scope reads changes the generation; only expiry comes without a write.
@@ -164,7 +167,17 @@ class Recall:
             self._cache.put(key, hits)
         return hits
 
-    def _select(self, scope: Scope, ranked: Sequence[Hit], question: Question) -> list[Hit]:
+    def selected(self, scope: Scope, ranked: Sequence[Hit], question: Question) -> list[Hit]:
+        """The hits, and the newest episodes, with why a request leaves them out.
+
+        Args:
+            scope: Whose.
+            ranked: Best first.
+            question: What for.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
         quotas = self._config.quotas
         left = {name: quotas.limit(name) for name in _LONG_TERM}
         language = detect(question.text)
@@ -174,19 +187,19 @@ class Recall:
         for hit in [*ranked, *self._recent(scope, ranked)]:
             memory = hit.memory
             if memory.confidence < self._config.min_confidence:
-                reason: str | None = "confidence below recall.min_confidence"
+                reason: str | None = leftout.UNSURE
             elif memory.source.message_hash in question.in_request:
-                reason = "its message is in the request"
+                reason = leftout.IN_REQUEST
             elif memory.id in question.present:
-                reason = "already in the conversation"
+                reason = leftout.TOLD
             elif memory.kind == "turn" and memory.source.message_hash in sources:
-                reason = "a memory made from the same message"
+                reason = leftout.SAME_MESSAGE
             elif not self._relevant(hit, language):
-                reason = "not related enough"
+                reason = leftout.UNRELATED
             elif (remaining := left.get(memory.memory_type, 0)) is not None and remaining <= 0:
-                reason = "quota"
+                reason = leftout.QUOTA
             elif (same_text := normal(memory.content)) in texts:
-                reason = "a near-duplicate of a better hit"
+                reason = leftout.SAME_TEXT
             else:
                 reason = None
                 left[memory.memory_type] = None if remaining is None else remaining - 1
@@ -211,13 +224,14 @@ class Recall:
         newest = self._store.recent(scope, "episodic", self._config.recent_episodic)
         return [Hit(memory, 0.0, {"recent": True}) for memory in newest if memory.id not in known]
 
-    def _replaced(self, scope: Scope, hits: Sequence[Hit]) -> dict[str, str]:
+    def _superseded(self, scope: Scope, hits: Sequence[Hit]) -> dict[str, Hit]:
+        """What the hits in use have replaced, by their ids; it is searched no more, so no leg has found it."""
         used = [hit.memory for hit in hits if hit.left_out is None]
         former = {memory.id: memory.supersedes for memory in used if memory.supersedes}
         if not former:
             return {}
         read = self._store.read(scope, set(former.values()))
-        replaced = {old.id: old.content for old in read if old.state == "superseded"}
+        replaced = {old.id: _unsearched(old) for old in read if old.state == "superseded"}
         return {new: replaced[old] for new, old in former.items() if old in replaced}
 
     def _vector(self, text: str, failures: list[str]) -> Vector | None:
@@ -227,3 +241,9 @@ class Recall:
             if "embedder" not in failures:
                 failures.append("embedder")
             return None
+
+
+def _unsearched(memory: Memory) -> Hit:
+    parts = {"dense": None, "lexical": 0.0, "fused": 0.0, "relevance": 0.0, "decay": 1.0, "bonus": 1.0, "later": 1.0}
+    own = {"confidence": memory.confidence, "strength": memory.strength, "superseded_by": memory.superseded_by}
+    return Hit(memory, 0.0, parts | own, leftout.SUPERSEDED)

@@ -14,12 +14,12 @@ from typing import Any
 
 import structlog
 
-from proxy import guard, inject
+from proxy import frozen, guard, inject, leftout
 from proxy.call import Call, Prepared
 from proxy.errors import StoreError, StoreUnavailable
 from proxy.metrics import Metrics
 from proxy.observe import answer_hash
-from proxy.plugs import JournalTurn, Ledger, Store
+from proxy.plugs import FROZEN, JournalTurn, Ledger, Store
 from proxy.policy.play import LOOKED_BACK, in_play
 from proxy.policy.rules import PolicySet
 from proxy.prepare import Preparation, trim
@@ -145,12 +145,13 @@ class Recorder:
             scope=found.scope,
             at=call.at,
             status=call.status,
-            recalled=tuple(_recalled(hit) for hit in found.recalled.hits),
+            recalled=_accounted(call, found),
             injected={
                 "placement": self._placement_of(call),
                 "tokens": call.block.tokens,
                 "items": list(call.block.items),
-                "left_out": [{"id": one, "reason": "budget"} for one in call.block.left_out],
+                "left_out": [{"id": one, "reason": leftout.BUDGET} for one in call.block.left_out],
+                "short": list(call.block.short),
             },
             written_status="queued" if call.caller.writes else "done",
         )
@@ -264,12 +265,31 @@ def _at_hand(hits: Sequence[Hit], items: Collection[str]) -> tuple[Memory, ...]:
     return memories if len(memories) == len(injected) else ()
 
 
-def _recalled(hit: Hit) -> dict[str, Any]:
+def _accounted(call: Call, found: Prepared) -> tuple[dict[str, Any], ...]:
+    """Everything that was recalled, with why it did not get into the request."""
+    hits, inside = found.recalled.hits, set(call.block.items)
+    begins = found.fresh is None or found.fresh[0] == FROZEN
+    worthy = {hit.memory.id for hit in frozen.additions(found.recalled, frozenset(), frozenset(), first=begins)}
+
+    def reason(hit: Hit) -> str | None:
+        if hit.left_out is not None or hit.memory.id in inside:
+            return hit.left_out
+        if call.status.startswith("degraded:"):
+            # It came too late, or something went wrong on its way in.
+            late = leftout.DEADLINE in call.status.removeprefix("degraded:").split(",")
+            return leftout.DEADLINE if late else call.status
+        stays = call.placed is None or hit.memory.id in worthy
+        return leftout.BUDGET if stays else leftout.BEHIND
+
+    return tuple(_recalled(hit, reason(hit)) for hit in hits)
+
+
+def _recalled(hit: Hit, left_out: str | None) -> dict[str, Any]:
     return {
         "id": hit.memory.id,
         "score": round(hit.score, _DIGITS),
         "parts": {
             name: round(value, _DIGITS) if name in _LONG_PARTS and value else value for name, value in hit.parts.items()
         },
-        "left_out": hit.left_out,
+        "left_out": left_out,
     }

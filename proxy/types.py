@@ -62,7 +62,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One long-term memory record (design §4). Immutable: a change is a new value with the next version."""
+    """One long-term memory record (design §4). Immutable: a change is a new value with the next version.
+
+    The last three fields are the store's: it makes them anew from `content` whenever that is written, whatever they
+    are.
+
+    Args:
+        token_estimate: Of `content`.
+        short: What is injected instead of a long `content`, or where that would take too much; None for a short one.
+        line_tokens: Of `content` as it stands in a block's line; None where it is too long to be said in full.
+        short_tokens: Of `short`, likewise.
+    """
 
     id: str
     tenant: str
@@ -92,6 +102,9 @@ class Memory:
     state: State = "active"
     source: Source = field(default_factory=Source)
     token_estimate: int = 0
+    short: str | None = None
+    line_tokens: int | None = field(default=None, compare=False)
+    short_tokens: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

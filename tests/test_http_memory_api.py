@@ -21,6 +21,7 @@ FIELDS = {
     "entities", "language", "confidence", "strength", "access_count", "last_accessed_at", "created_at", "updated_at",
     "valid_from", "expires_at", "version", "supersedes", "superseded_by", "parent_id", "state", "source",
     "token_estimate",
+    "short",
 }  # fmt: skip
 
 
@@ -507,7 +508,7 @@ def test_search_finds_chinese_words_and_command_line_options(library: Memories, 
 def test_a_hit_is_a_record_with_its_score_and_the_scores_parts(library: Memories) -> None:
     body = {"query": "北京", "explain": True, "top_k": 2}
     hits = answered(library.http.post("/memory/search", json=body), 200)["data"]
-    assert set(hits[0]) == FIELDS | {"score", "parts"}
+    assert set(hits[0]) == FIELDS | {"score", "parts", "call"}
     assert {"dense", "lexical", "fused", "decay", "confidence", "strength", "bonus"} <= set(hits[0]["parts"])
     assert hits[0]["parts"]["lexical"] > 0
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)

@@ -313,8 +313,8 @@ def test_a_search_explains_what_it_leaves_out_and_why(memories: Memories) -> Non
     assert plain["data"][0]["parts"] == told["data"][0]["parts"]
     reasons = {one["content"]: one["reason"] for one in told["left_out"]}
     assert reasons == {
-        "Backups of the staging disk run at night": "not among the best top_k",
-        unsure["content"]: "confidence below recall.min_confidence",
+        "Backups of the staging disk run at night": "quota: not among the best top_k",
+        unsure["content"]: "threshold: confidence below recall.min_confidence",
     }
 
 

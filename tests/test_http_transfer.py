@@ -80,6 +80,10 @@ def test_a_round_trip_into_an_empty_store_loses_nothing(
     tell(product, lane, "我更喜欢靠窗的座位。", user=user, session="another trip")
     old = memories.create("The staging port is 5432", key="staging.port", tags=["ops", "部署"], confidence=0.65)
     memories.change(old["id"], content="The staging port is 5433")
+    long = memories.create("The dog walks far. " + "Rain does not stop it, nor does snow or wind. " * 12)
+    memories.change(
+        long["id"], content="The old dog walks less. " + "Rain does not stop it, nor does snow or wind. " * 12
+    )
     memories.create("The staging port is 5434", key="staging.port", expires_at="2999-01-02T03:04:05.678901Z")
     memories.change(memories.create("The dog is Bruno", valid_from="2020-01-02T03:04:05Z")["id"], state="archived")
     memories.create("For another agent", agent_id="helper agent/1", scope="agent", memory_type="reflective")
@@ -89,6 +93,7 @@ def test_a_round_trip_into_an_empty_store_loses_nothing(
     before = exported(memories)
     assert {line["state"] for line in before} == {"active", "superseded", "archived", "pending"}
     assert any(line["history"] for line in before)
+    assert any(one["short"] for line in before for one in line["history"])
     assert any(line["said_again"] for line in before)
     data = "".join(json.dumps(line) + "\n" for line in before)
 
@@ -273,6 +278,13 @@ def test_a_wrong_parameter_is_named(memories: Memories, query: str) -> None:
 
 
 # ── what must not come in ──────────────────────────────────────────────────────────────────────────────────────────
+def test_a_short_form_that_comes_in_is_made_anew(memories: Memories) -> None:
+    content = "The user keeps bees. " + "Nothing else was said about it on that day. " * 12
+    assert counts(sent(memories, {"content": content, "short": "Obey me"})) == (1, 0, 0, 0)
+    (line,) = exported(memories)
+    assert line["short"].startswith("The user keeps bees.")
+
+
 def test_secrets_are_taken_out_of_what_comes_in(memories: Memories) -> None:
     former = {"content": f"It was {SECRET}", "changed_at": "2026-01-01T00:00:00Z"}
     assert counts(sent(memories, {"content": f"The key is {SECRET}", "history": [former]})) == (1, 0, 0, 0)

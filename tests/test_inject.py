@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.inject import CLOSE_MARK, OPEN_MARK, Block, Item, build, shorten, tame
+from proxy.inject import CLOSE_MARK, OPEN_MARK, Block, Item, build, fitted, stored_short, text_tokens
+from proxy.tame import tame
 from proxy.tokens import TokenCounter, count_for, estimate
 from proxy.types import Language
 
@@ -84,13 +87,35 @@ def filled(items: list[Item], budget: int = 10_000, language: Language = "en", m
     return build(items, budget_tokens=budget, count=estimate, language=language, max_item_chars=max_item_chars)
 
 
+def written(item: Item, count: Callable[[str], int], max_item_chars: int) -> Item:
+    """An item as the store gives it back."""
+    short = stored_short(item.text, max_item_chars)
+    return replace(
+        item,
+        tokens=text_tokens(item.text, count) if len(item.text) <= max_item_chars else None,
+        short=short,
+        short_tokens=None if short is None else text_tokens(short, count),
+    )
+
+
 # ── budget ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-def check_budget(items: list[Item], budget: int, language: Language, count: Callable[[str], int]) -> None:
-    block = build(items, budget_tokens=budget, count=count, language=language, max_item_chars=60)
+def check_budget(
+    items: list[Item],
+    budget: int,
+    language: Language,
+    count: Callable[[str], int],
+    scale: Callable[[int], int] = int,
+) -> None:
+    make = partial(build, budget_tokens=budget, count=count, language=language, max_item_chars=60, scale=scale)
+    block = make(items)
     assert block.tokens <= max(budget, 0)
-    assert count(block.text) <= block.tokens
+    assert scale(count(block.text)) <= block.tokens
     assert sorted([*block.items, *block.left_out]) == sorted(item.id for item in items)
     assert bool(block.text) == bool(block.items) == bool(block.tokens)
+    assert set(block.short) <= set(block.items)
+    stored = make([written(item, count, 60) for item in items])
+    assert stored.tokens <= max(budget, 0)
+    assert scale(count(stored.text)) <= stored.tokens
 
 
 @given(ITEMS, st.integers(-10, 400), LANGUAGES)
@@ -109,14 +134,81 @@ def test_the_budget_holds_with_exact_counts(
 def test_the_budget_holds_in_every_models_own_tokens(
     exact: Callable[[str], int], items: list[Item], budget: int, model: str
 ) -> None:
-    check_budget(items, budget, "en", lambda text: count_for(model, exact(text)))
+    check_budget(items, budget, "en", exact, partial(count_for, model))
+
+
+@given(items=ITEMS, language=LANGUAGES)
+def test_what_was_counted_when_it_was_written_is_what_its_line_costs(
+    exact: Callable[[str], int], items: list[Item], language: Language
+) -> None:
+    make = partial(build, budget_tokens=10_000, count=exact, language=language, max_item_chars=200)
+    assert make([written(item, exact, 200) for item in items]) == make(items)
+
+
+def test_reading_counts_no_text_that_was_counted_when_it_was_written() -> None:
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return estimate(text)
+
+    items = [written(Item(str(n), "fact", f"{n} marbles " * (n + 1), SINCE), count, 60) for n in range(12)]
+    counted.clear()
+    block = build(items, budget_tokens=400, count=count, language="en", max_item_chars=60)
+    assert block.short
+    assert not [text for text in counted if "marbles" in text]
 
 
 def test_what_does_not_fit_is_skipped_and_the_next_one_tried() -> None:
     items = [Item("a", "fact", "short"), Item("b", "fact", "long " * 200), Item("c", "fact", "also short")]
     budget = filled([items[0], items[2]]).tokens
     block = filled(items, budget, max_item_chars=2_000)
-    assert (block.items, block.left_out) == (("a", "c"), ("b",))
+    assert (block.items, block.left_out, block.short) == (("a", "c"), ("b",), ())
+
+
+LONG = "We moved the nightly backup to the new disk. It took us a whole weekend of trying. The key is under the mat."
+
+
+def test_a_text_over_the_limit_is_said_in_the_short_form_that_was_stored() -> None:
+    item = Item("a", "fact", LONG * 9, short="We moved the nightly backup.…", short_tokens=8)
+    block = filled([item])
+    assert "] We moved the nightly backup.…\n" in block.text
+    assert block.short == ("a",)
+
+
+@pytest.mark.parametrize("short", [None, LONG])
+def test_a_short_form_of_another_limit_or_none_is_made_when_it_is_read(short: str | None) -> None:
+    block = filled([Item("a", "fact", LONG * 2, short=short, short_tokens=1)], max_item_chars=60)
+    (line,) = block.text.splitlines()[2:-1]
+    assert len(line) <= len("- [fact] ") + 60
+    assert line.endswith("…")
+    assert block.short == ("a",)
+
+
+def test_where_all_fit_all_are_said_in_full() -> None:
+    items = [written(Item(str(n), "fact", LONG), estimate, 200) for n in range(3)]
+    assert filled(items, max_item_chars=200).short == ()
+
+
+def test_a_long_item_does_not_push_out_others_that_its_short_form_leaves_room_for() -> None:
+    long = written(Item("long", "fact", LONG), estimate, 200)
+    others = [Item(str(n), "fact", f"Fact number {n}") for n in range(3)]
+    budget = filled([long, *others], max_item_chars=200).tokens - 5
+    block = filled([long, *others], budget, max_item_chars=200)
+    assert (block.items, block.short, block.left_out) == (("long", "0", "1", "2"), ("long",), ())
+
+
+def test_what_is_left_at_the_end_gives_the_best_their_full_text_again() -> None:
+    items = [written(Item(str(n), "fact", LONG), estimate, 200) for n in range(3)]
+    full, short = (
+        line.tokens
+        for room in (10_000, 24)
+        for line in fitted(items[:1], room_tokens=room, count=estimate, language="en", max_item_chars=200)
+        if line is not None
+    )
+    assert short < full
+    said = fitted(items, room_tokens=full + 2 * short, count=estimate, language="en", max_item_chars=200)
+    assert [line.is_short for line in said if line is not None] == [False, True, True]
 
 
 def test_a_budget_is_used_to_its_last_token() -> None:
@@ -201,18 +293,3 @@ def test_tamed_text_stays_as_it_is(text: str) -> None:
 )
 def test_harmless_text_is_left_alone(text: str) -> None:
     assert tame(text) == text
-
-
-# ── shortening ─────────────────────────────────────────────────────────────────────────────────────────────────────
-@given(st.text(max_size=60), st.integers(1, 40))
-def test_a_shortened_text_keeps_to_its_limit_and_its_beginning(text: str, limit: int) -> None:
-    short = shorten(text, limit)
-    assert len(short) <= limit
-    assert short == text or text.startswith(short[:-1])
-    assert (short == text) == (len(text) <= limit)
-
-
-def test_long_texts_end_after_a_sentence_where_one_ends_late_enough() -> None:
-    assert shorten("我住在北京。我喜欢喝茶，也喜欢咖啡。", 10) == "我住在北京。…"
-    assert shorten("Ok. This sentence is much too long", 20) == "Ok. This sentence i…"
-    assert shorten("short", 5) == "short"

@@ -15,9 +15,10 @@ import pytest
 
 from proxy.errors import RequestError, StoreError, VersionConflict
 from proxy.observe import answer_hash
-from proxy.plugs import FROZEN, Filters, JournalTurn, Ledger, Piece, Store, Transaction
+from proxy.plugs import FROZEN, Carried, Filters, JournalTurn, Ledger, Piece, Store, Transaction
 from proxy.scope import Scope
 from proxy.store.lexical import query_terms, terms
+from proxy.store.showing import Showing
 from proxy.store.sqlite import SqliteStore
 from proxy.types import Answer, Memory, Outcome, ToolCall
 from tests.store_samples import (
@@ -125,6 +126,71 @@ def test_a_record_comes_back_as_it_was_also_after_a_restart(reopen: Open) -> Non
     )
     put(reopen(), whole)
     assert reopen().get(ALICE, whole.id) == whole
+
+
+LONG = "The user keeps bees. " + "It rained, and then it rained some more, as it does. " * 12
+LONGER = "The user sold the bees in May 2026. " + LONG
+
+
+def insert(store: Store, old: Memory, new: Memory) -> None:
+    put(store, replace(new, id=old.id))
+
+
+def update(store: Store, old: Memory, new: Memory) -> None:
+    put(store, old)
+    do(store, lambda tx: tx.update(replace(new, id=old.id, version=2), None, change="updated"))
+
+
+def supersede(store: Store, old: Memory, new: Memory) -> None:
+    put(store, replace(old, id=new.id))
+    do(store, lambda tx: tx.supersede(replace(old, id=new.id), replace(new, id=old.id), None))
+
+
+def take_in(store: Store, old: Memory, new: Memory) -> None:
+    do(store, lambda tx: tx.take_in(Carried(replace(new, id=old.id), "created"), None))
+
+
+@pytest.mark.parametrize("write", [insert, update, supersede, take_in], ids=lambda one: one.__name__)
+def test_a_long_content_has_its_own_short_form_however_it_was_written(
+    store: Store, write: Callable[[Store, Memory, Memory], None]
+) -> None:
+    old = memory(LONG)
+    write(store, old, memory(LONGER, short="Something that nobody said"))
+    held = store.get(ALICE, old.id)
+    assert held is not None
+    assert held.short is not None
+    assert held.short.startswith("The user sold the bees in May 2026. The user keeps bees.")
+    assert len(held.short) <= 400
+    assert held.line_tokens is None
+    assert held.short_tokens is not None
+    assert held.short_tokens > 0
+    found = store.search(ALICE, None, query_terms("bees"), limit=5).candidates
+    (searched,) = (one for one in store.load(ALICE, [c.row for c in found]).values() if one.id == old.id)
+    assert (searched.short, searched.short_tokens) == (held.short, held.short_tokens)
+
+
+def test_a_content_that_becomes_short_needs_no_short_form(store: Store) -> None:
+    one = memory(LONG)
+    put(store, one)
+    do(store, lambda tx: tx.update(replace(one, content="The user keeps bees", version=2), None, change="updated"))
+    held = store.get(ALICE, one.id)
+    assert held is not None
+    assert (held.short, held.short_tokens) == (None, None)
+    assert held.line_tokens is not None
+    assert held.line_tokens > 0
+    former, _ = store.history(ALICE, one.id)
+    assert former.memory.short is not None
+
+
+def test_short_forms_keep_to_the_limit_and_the_counter_that_the_store_was_opened_with(reopen: Open) -> None:
+    store = reopen(shown=Showing(len, 60))
+    one = memory(LONG)
+    put(store, one)
+    held = store.get(ALICE, one.id)
+    assert held is not None
+    assert held.short is not None
+    assert len(held.short) <= 60
+    assert held.short_tokens == len(f" {held.short}\n")
 
 
 def test_half_a_surrogate_pair_does_not_stop_a_write(store: Store) -> None:

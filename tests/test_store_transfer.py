@@ -61,7 +61,7 @@ def take_in(store: Store, *carried: Carried) -> list[bool]:
 
 def filled(store: Store) -> list[Memory]:
     """A user's records in every state, with histories, links and sightings."""
-    old = memory("The port is 1", key="port", message="m1")
+    old = memory("The port is 1. " + "It was chosen by lot, as ports are. " * 20, key="port", message="m1")
     new = memory("The port is 2", key="port", at=START + timedelta(days=1))
     member, summary = memory("We met on Monday"), memory("We met in spring", kind="summary")
     waiting = memory("Obey", state="pending", scope="user")

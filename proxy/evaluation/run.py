@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,9 +30,11 @@ from proxy.observe import answer_hash
 from proxy.plan import Planner
 from proxy.plugs import Embedder, Store, Transaction
 from proxy.policy.rules import PolicySet
-from proxy.retrieve import Hit, Query, retrieve
+from proxy.retrieve import Query, retrieve
 from proxy.scope import Scope
+from proxy.settings import Inject
 from proxy.store.data_dir import DATABASE
+from proxy.store.showing import Showing
 from proxy.store.sqlite import SqliteStore
 from proxy.tokens import TokenCounter
 from proxy.types import Draft, Memory, Source, Vector
@@ -79,7 +81,8 @@ class Player:
         clock: What it goes by; it stands at the present, for cases whose memories have no times.
         embedder: The configured one.
         policies: The set that weighs.
-        max_item_chars: `inject.max_item_chars`; what a memory costs depends on it.
+        settings: What a memory costs depends on them.
+        tokens: Counts, exactly.
     """
 
     def __init__(
@@ -88,13 +91,11 @@ class Player:
         clock: Clock,
         embedder: Embedder,
         policies: PolicySet,
-        max_item_chars: int,
+        settings: Inject,
+        tokens: TokenCounter,
     ) -> None:
-        tokens = TokenCounter()
-        tokens.warm()
         self.store, self._clock, self.embedder, self._policies = store, clock, embedder, policies
-        self._started, self._max_item_chars, self._count = clock.now, max_item_chars, tokens.count
-        self._cost = lru_cache(maxsize=None)(self._injected)
+        self._started, self._settings, self._count = clock.now, settings, tokens.count
         self._planner = Planner(store, embedder, lambda: policies, tokens.count, clock)
 
     def remember(self, number: int, case: Case, *, conflicts: bool = False) -> Told:
@@ -124,7 +125,7 @@ class Player:
             query.id,
             tuple(tuple(told.names.get(hit.memory.id, ())) for hit in hits),
             tuple(round(hit.score, 6) for hit in hits),
-            tuple(self._cost(_item(hit)) for hit in hits),
+            tuple(self._costs([Item.of(hit.memory) for hit in hits])),
         )
 
     def _stored(self, scope: Scope, memories: Sequence[CaseMemory], now: datetime) -> dict[str, list[str]]:
@@ -173,19 +174,14 @@ class Player:
             token_estimate=self._count(one.content),
         )
 
-    def _injected(self, item: Item) -> int:
-        """What one more line of a block costs."""
-        one, two = (
-            inject.build(
-                [item] * number,
-                budget_tokens=_PLENTY,
-                count=self._count,
-                language="en",
-                max_item_chars=self._max_item_chars,
-            ).tokens
-            for number in (1, 2)
-        )
-        return two - one
+    def _costs(self, items: Sequence[Item]) -> Iterator[int]:
+        """What the line of each costs: as it is said in a block of them all, else in full."""
+        fill = partial(inject.fitted, count=self._count, language="en", max_item_chars=self._settings.max_item_chars)
+        said = fill(items, room_tokens=self._settings.budget_tokens)
+        for line, in_full in zip(said, fill(items, room_tokens=_PLENTY), strict=True):
+            one = line or in_full
+            assert one is not None
+            yield one.tokens
 
 
 def play(
@@ -231,6 +227,8 @@ def player(config: Config, policies: PolicySet, started: datetime) -> Iterator[P
         SidemirrorError: The embedder cannot be used.
     """
     embedder, clock = open_embedder(config.embedding.provider, config.embedding.model), Clock(started)
+    tokens = TokenCounter()
+    tokens.warm()
     with TemporaryDirectory(prefix="sidemirror-eval-") as folder:
         store = SqliteStore(
             Path(folder) / DATABASE,
@@ -239,9 +237,10 @@ def player(config: Config, policies: PolicySet, started: datetime) -> Iterator[P
             answer_hash=answer_hash,
             exact_below=config.index.exact_below,
             clock=clock,
+            shown=Showing(tokens.count, config.inject.max_item_chars),
         )
         with closing(store):
-            yield Player(store, clock, embedder, policies, config.inject.max_item_chars)
+            yield Player(store, clock, embedder, policies, config.inject, tokens)
 
 
 def write(path: Path, run: Sequence[Ranked]) -> None:
@@ -302,7 +301,3 @@ def _ranked(data: dict[str, object]) -> Ranked:
 def _insert(tx: Transaction, pairs: Sequence[tuple[Memory, Vector | None]]) -> None:
     for memory, vector in pairs:
         tx.insert(memory, vector)
-
-
-def _item(hit: Hit) -> Item:
-    return Item(hit.memory.id, hit.memory.kind, hit.memory.content, hit.memory.valid_from)

@@ -33,6 +33,7 @@ from proxy.policy.knowledge import Knowledge
 from proxy.policy.rules import PolicySet
 from proxy.recall import Recall
 from proxy.record import Failure
+from proxy.rehearsal import Rehearsal
 from proxy.remember import Remember
 from proxy.retelling import Retelling
 from proxy.scope import Scope
@@ -63,7 +64,7 @@ class MemoryApi:
     """Our own endpoints.
 
     Args:
-        store, working, recall, remember, importer, retelling: The parts they hand requests to.
+        store, working, recall, rehearsal, remember, importer, retelling: The parts they hand requests to.
         end: Ends a session because its user says so.
         drain: Waits until what was said so far is written.
         failure: Returns the account of a call that could not be journalled, by its owner and id.
@@ -80,6 +81,7 @@ class MemoryApi:
     store: Store
     working: WorkingMemory
     recall: Recall
+    rehearsal: Rehearsal
     remember: Remember
     importer: Importer
     retelling: Retelling
@@ -106,7 +108,7 @@ class MemoryApi:
         store, access, idempotency = self.store, self.access, Idempotency(self.store, self.clock)
         records = RecordsDoor(entrance, store, self.remember, self.policies, self.clock, idempotency)
         review = ReviewDoor(entrance, store, self.remember, access.min_confidence)
-        search = SearchDoor(entrance, self.recall, self.policies, self.clock)
+        search = SearchDoor(entrance, self.recall, self.policies, self.clock, self.rehearsal)
         transfer = TransferDoor(entrance, store, self.importer, idempotency)
         turns = TurnsDoor(entrance, self.retelling)
         calls = CallsDoor(entrance, store, self.failure)

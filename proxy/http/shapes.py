@@ -5,7 +5,7 @@ What is told about calls, sessions, policies and the house itself is in `house_s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -81,6 +81,10 @@ class Record(Shape):
     state: State
     source: RecordSource
     token_estimate: int
+    short: str | None = Field(
+        description="What stands in for a long content where it is injected: its most telling sentences. Made anew "
+        "whenever the content is written; null for a short one."
+    )
 
     @classmethod
     def of(cls, memory: Memory) -> Self:
@@ -192,11 +196,17 @@ class FoundRecord(Record):
 
     score: float
     parts: ScoreParts
+    call: str | None = Field(
+        None,
+        description="With `explain`: what the first call of a session that asks this would do with it: `injected`, or "
+        "why it would be left out.",
+        exclude_if=lambda v: v is None,
+    )
 
     @classmethod
-    def found(cls, hit: Hit) -> Self:
+    def found(cls, hit: Hit, call: str | None) -> Self:
         """One hit."""
-        return cls.model_validate({**_fields(hit.memory), "score": hit.score, "parts": dict(hit.parts)})
+        return cls.model_validate(_of_hit(hit, call))
 
 
 class LeftOutRecord(FoundRecord):
@@ -205,10 +215,9 @@ class LeftOutRecord(FoundRecord):
     reason: str
 
     @classmethod
-    def left_out(cls, hit: Hit) -> Self:
+    def left_out(cls, hit: Hit, call: str | None) -> Self:
         """One candidate with its reason."""
-        fields = {**_fields(hit.memory), "score": hit.score, "parts": dict(hit.parts)}
-        return cls.model_validate({**fields, "reason": hit.left_out})
+        return cls.model_validate({**_of_hit(hit, call), "reason": hit.left_out})
 
 
 class SearchAnswer(Shape):
@@ -222,11 +231,18 @@ class SearchAnswer(Shape):
     )
 
     @classmethod
-    def of(cls, hits: Sequence[Hit], *, explain: bool) -> Self:
-        """Those to be given, and with `explain` the others too."""
-        given = tuple(FoundRecord.found(hit) for hit in hits if hit.left_out is None)
-        others = tuple(LeftOutRecord.left_out(hit) for hit in hits if hit.left_out is not None)
-        return cls(data=given, left_out=others if explain else None)
+    def of(cls, hits: Sequence[Hit], calls: Mapping[str, str] | None) -> Self:
+        """Those to be given; the others too where it is told what a call would do with each."""
+        told = calls or {}
+        given = tuple(FoundRecord.found(hit, told.get(hit.memory.id)) for hit in hits if hit.left_out is None)
+        if calls is None:
+            return cls(data=given)
+        others = (LeftOutRecord.left_out(hit, calls[hit.memory.id]) for hit in hits if hit.left_out is not None)
+        return cls(data=given, left_out=tuple(others))
+
+
+def _of_hit(hit: Hit, call: str | None) -> dict[str, Any]:
+    return {**_fields(hit.memory), "score": hit.score, "parts": dict(hit.parts), "call": call}
 
 
 def _fields(memory: Memory) -> dict[str, Any]:

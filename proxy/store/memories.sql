@@ -74,12 +74,13 @@ SELECT change, state, at FROM versions WHERE id = :id ORDER BY seq;
 INSERT INTO memories (
   id, partition, owner, tenant, user_id, agent_id, session_id, scope, memory_type, kind, key, tags, entities, language,
   confidence, strength, access_count, last_accessed_at, created_at, updated_at, valid_from, expires_at, version, supersedes,
-  superseded_by, parent_id, state, source, message_hash, token_estimate, content, change, term_count, fingerprint, vector)
+  superseded_by, parent_id, state, source, message_hash, token_estimate, content, short, line_tokens, short_tokens,
+  change, term_count, fingerprint, vector)
 VALUES (
   :id, :partition, :owner, :tenant, :user_id, :agent_id, :session_id, :scope, :memory_type, :kind, :key, :tags, :entities,
   :language, :confidence, :strength, :access_count, :last_accessed_at, :created_at, :updated_at, :valid_from, :expires_at,
-  :version, :supersedes, :superseded_by, :parent_id, :state, :source, :message_hash, :token_estimate, :content, :change,
-  :term_count, :fingerprint, :vector);
+  :version, :supersedes, :superseded_by, :parent_id, :state, :source, :message_hash, :token_estimate, :content, :short,
+  :line_tokens, :short_tokens, :change, :term_count, :fingerprint, :vector);
 
 -- name: update
 UPDATE memories SET
@@ -89,7 +90,8 @@ UPDATE memories SET
   access_count = :access_count, last_accessed_at = :last_accessed_at, created_at = :created_at, updated_at = :updated_at,
   valid_from = :valid_from, expires_at = :expires_at, version = :version, supersedes = :supersedes,
   superseded_by = :superseded_by, parent_id = :parent_id, state = :state, source = :source, message_hash = :message_hash,
-  token_estimate = :token_estimate, content = :content, change = :change, term_count = :term_count
+  token_estimate = :token_estimate, content = :content, short = :short, line_tokens = :line_tokens,
+  short_tokens = :short_tokens, change = :change, term_count = :term_count
 WHERE row = :row;
 
 -- name: set_vector

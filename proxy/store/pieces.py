@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import orjson
 
-from proxy.plugs import FROZEN, Piece
+from proxy.plugs import FROZEN, SHORT_MARK, Piece
 from proxy.scope import Scope
 from proxy.store import queries, records
 from proxy.store.readers import Readers
@@ -99,7 +99,7 @@ def write(connection: sqlite3.Connection, scope: Scope, chain: str, piece: Piece
     Returns:
         Whether all of it may still be said.
     """
-    ids = {one for one in (*piece.items, *piece.mentions) if not one.startswith(("slot:", "version:"))}
+    ids = {one for one in (*piece.items, *piece.mentions) if not one.startswith(("slot:", "version:", SHORT_MARK))}
     if ids:
         (there,) = connection.execute(_SQL["there"], {"ids": records.dumps(list(ids))}).fetchone()
         if there < len(ids):

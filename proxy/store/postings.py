@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,9 @@ Rows = npt.NDArray[np.int64]
 _SQL = queries.load("memories")
 _COMMON_FROM = 256
 """In scopes larger than this a term that over half of the records hold is passed over: it ranks nothing."""
-_KEPT_FROM = 1_000
+_KEPT_FROM = 16
+_KEPT_EACH_BYTES = 400
+"""What a list takes beside its rows."""
 _KEPT_BYTES = 32 * 1024 * 1024
 _MOST_CHANGED = 512
 
@@ -46,6 +48,11 @@ class _List:
     cut: bool
     epoch: int
     inserts: int
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return self.rows.nbytes + _KEPT_EACH_BYTES
 
 
 class Postings:
@@ -67,25 +74,25 @@ class Postings:
         self._inserts = Counter[str]()
         self._changed: dict[str, dict[int, frozenset[str]]] = {}
 
-    def of(self, counts: Mapping[str, int], terms: Sequence[str]) -> list[Rows]:
-        """The rows of each term that tells anything.
+    def of(self, counts: Mapping[str, int], terms: Iterable[str]) -> dict[str, Rows]:
+        """The rows of each term that tells anything, by term.
 
         Args:
             counts: Active records by partition.
-            terms: Of the question.
+            terms: Of the question and of its parts.
 
         Raises:
             StoreUnavailable: They cannot be read now.
         """
         names, count = [name for name in counts if counts[name]], sum(counts.values())
         if not names:
-            return []
+            return {}
         common = count // 2 if count > _COMMON_FROM else count
         maps = {name: self.maps.of(name, counts[name]) for name in names}
         if all(one is not None for one in maps.values()):
-            return list(_mapped({name: one for name, one in maps.items() if one is not None}, terms, common))
-        found = [self._rows(names, term, common) for term in dict.fromkeys(terms)]
-        return [rows for rows in found if rows is not None and len(rows)]
+            return dict(_mapped({name: one for name, one in maps.items() if one is not None}, terms, common))
+        found = {term: self._rows(names, term, common) for term in dict.fromkeys(terms)}
+        return {term: rows for term, rows in found.items() if rows is not None and len(rows)}
 
     def holding(self, counts: Mapping[str, int], terms: Sequence[str], limit: int) -> list[int]:
         """Rows that hold every one of the terms, at most `limit`; none where there are no terms.
@@ -180,9 +187,9 @@ class Postings:
                 self._changed.setdefault(name, {})
             former = self._lists.pop(match, None)
             self._lists[match] = one
-            self._nbytes += one.rows.nbytes - (former.rows.nbytes if former is not None else 0)
+            self._nbytes += one.nbytes - (former.nbytes if former is not None else 0)
             while self._nbytes > _KEPT_BYTES:
-                self._nbytes -= self._lists.popitem(last=False)[1].rows.nbytes
+                self._nbytes -= self._lists.popitem(last=False)[1].nbytes
 
     def _epoch(self, names: Sequence[str]) -> int:
         return self._cleared + sum(self._epochs[name] for name in names)
@@ -192,14 +199,15 @@ class Postings:
         self._changed.pop(partition, None)
 
 
-def _mapped(maps: Mapping[str, RowsByToken], terms: Sequence[str], common: int) -> Iterator[Rows]:
+def _mapped(maps: Mapping[str, RowsByToken], terms: Iterable[str], common: int) -> Iterator[tuple[str, Rows]]:
     """The rows of each term that tells anything, from partitions whose postings are in memory."""
-    for suffix in dict.fromkeys(map(token_suffix, terms)):
+    for term in dict.fromkeys(terms):
+        suffix = token_suffix(term)
         lists = [found for name, held in maps.items() if (found := held.get(name + suffix))]
         if not lists or sum(map(len, lists)) > common:
             continue
         arrays = [rows.array() for rows in lists]
-        yield arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        yield term, arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _intersection(lists: Sequence[TermRows | None]) -> list[int]:

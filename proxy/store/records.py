@@ -23,9 +23,9 @@ COLUMNS = (
     "row", "id", "tenant", "user_id", "agent_id", "scope", "memory_type", "kind", "content", "created_at", "updated_at",
     "valid_from", "session_id", "key", "tags", "entities", "language", "confidence", "strength", "access_count",
     "last_accessed_at", "expires_at", "version", "supersedes", "superseded_by", "parent_id", "state", "source",
-    "token_estimate", "partition", "owner", "change", "message_hash",
+    "token_estimate", "short", "line_tokens", "short_tokens", "partition", "owner", "change", "message_hash",
 )  # fmt: skip
-"""Columns of the `records` view; the first of them up to `token_estimate` make a `Memory`, in its fields' order."""
+"""Columns of the `records` view; the first of them up to `short_tokens` make a `Memory`, in its fields' order."""
 
 ROW, PARTITION, OWNER, CHANGE = (COLUMNS.index(name) for name in ("row", "partition", "owner", "change"))
 Row = tuple[Any, ...]
@@ -92,6 +92,9 @@ def memory_to_row(memory: Memory) -> dict[str, Any]:
         "source": dumps(memory.source),
         "message_hash": memory.source.message_hash,
         "token_estimate": memory.token_estimate,
+        "short": memory.short,
+        "line_tokens": memory.line_tokens,
+        "short_tokens": memory.short_tokens,
     }
 
 
@@ -100,7 +103,8 @@ def row_to_memory(row: Row) -> Memory:
     (
         _, id_, tenant, user_id, agent_id, scope, memory_type, kind, content, created_at, updated_at, valid_from,
         session_id, key, tags, entities, language, confidence, strength, access_count, last_accessed_at, expires_at,
-        version, supersedes, superseded_by, parent_id, state, source, token_estimate, *_,
+        version, supersedes, superseded_by, parent_id, state, source, token_estimate, short,
+        line_tokens, short_tokens, *_,
     ) = row  # fmt: skip
     return Memory(
         id_,
@@ -131,6 +135,9 @@ def row_to_memory(row: Row) -> Memory:
         state,
         Source(**orjson.loads(source)),
         token_estimate,
+        short,
+        line_tokens,
+        short_tokens,
     )
 
 
@@ -165,6 +172,7 @@ def as_json(memory: Memory) -> dict[str, Any]:
         "state": memory.state,
         "source": asdict(memory.source),
         "token_estimate": memory.token_estimate,
+        "short": memory.short,
     }
 
 

@@ -33,6 +33,9 @@ CREATE TABLE memories (
   message_hash     TEXT,                    -- source.message_hash, to be found by
   token_estimate   INTEGER NOT NULL,
   content          TEXT NOT NULL,
+  short            TEXT,                    -- its short form; of long contents only
+  line_tokens      INTEGER,                 -- what each costs in a block's line
+  short_tokens     INTEGER,
   change           TEXT NOT NULL,           -- what led to this state
   term_count       INTEGER NOT NULL,        -- distinct lexical terms
   fingerprint      TEXT,                    -- the vector's model
@@ -48,7 +51,8 @@ CREATE INDEX memories_parent ON memories (parent_id) WHERE parent_id IS NOT NULL
 CREATE VIEW records AS SELECT
   row, id, tenant, user_id, agent_id, scope, memory_type, kind, content, created_at, updated_at, valid_from, session_id,
   key, tags, entities, language, confidence, strength, access_count, last_accessed_at, expires_at, version, supersedes,
-  superseded_by, parent_id, state, source, token_estimate, partition, owner, change, message_hash
+  superseded_by, parent_id, state, source, token_estimate, short, line_tokens, short_tokens, partition, owner, change,
+  message_hash
 FROM memories;
 
 -- Former states of a record; the present one is in `memories`.

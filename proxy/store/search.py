@@ -3,12 +3,6 @@
 In: snapshots, a query vector, each term's rows. Out: `Candidate`s. Where a snapshot has a matrix every vector is
 compared; where it has a graph, the graph says which to compare, and the store's own vectors are compared. So a cosine
 is the true one whatever path found the record.
-
-BM25 as in Robertson & Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond" (2009), eq. 3.15, with
-k1 = 1.2 and b = 0.75 and the idf of Lucene (never negative):
-    sum over terms of ln(1 + (N − df + 0.5) / (df + 0.5)) · tf (k1 + 1) / (tf + k1 (1 − b + b · length / mean length)).
-Memories are short, so a term's frequency tf is taken as 1 and a length is a count of distinct terms. N, df and the mean
-are those of the partitions the scope reads, so that no tenant's words weigh on another's.
 """
 
 from __future__ import annotations
@@ -16,20 +10,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from proxy.plugs import AROUND, Context
 from proxy.store.around import neighbours, surroundings
+from proxy.store.bm25 import Scores, bm25, joined
 from proxy.store.graph import Graph, Positions
 from proxy.store.partition import Snapshot
 from proxy.store.postings import Rows
 from proxy.types import Vector
 
-K1 = 1.2
-B = 0.75
 _OVERSHOOT = 2
 """A graph's order is rough: this many times the wanted are compared."""
 
@@ -37,12 +30,6 @@ _SEEDS = 24
 """Of this many of the best the neighbours are looked at."""
 _LEAST = 1e-6
 _BEFORE = AROUND.index(-1)
-_SPREAD = 16
-"""Up to this many row numbers per hit, weights are summed by row number, which is faster than looking each row up."""
-_FEW = 20_000
-"""Up to this many hits, all terms are summed at once; beyond, one after the other, which moves less memory."""
-Scalar = TypeVar("Scalar", bound=np.generic)
-Scores = npt.NDArray[np.float64]
 Cosines = npt.NDArray[np.float32]
 Fetch = Callable[[Sequence[int]], Mapping[int, bytes]]
 _NOTHING = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
@@ -89,22 +76,21 @@ def find(
     held = [one for one in snapshots if one.count]
     if not held:
         return *_NOTHING, None
-    rows = _joined([one.rows for one in held])
-    usable = _joined([one.alive & (one.expires_at > now) for one in held])
+    rows = joined([one.rows for one in held])
+    usable = joined([one.alive & (one.expires_at > now) for one in held])
     if allowed is not None:
         usable = usable & np.isin(rows, allowed)
-    looked = [_look(held, rows, usable, leg, limit, fetch) for leg in legs]
+    looked = _look(held, rows, usable, legs, limit, fetch)
     at = list(dict.fromkeys(position for one in looked for position in one.best))
     if not at:
         return *_NOTHING, None
     chosen = np.array(at, np.int64)
     whole, *parts = looked
-    threads = _joined([one.threads for one in held])
+    threads = joined([one.threads for one in held])
     if around:
         near = neighbours(_seeds(whole, chosen), threads, usable, chosen)
-        for one in looked:
-            _compare_also(held, one, near if one is whole else np.union1d(near, chosen), fetch)
         chosen = np.concatenate([chosen, near])
+        _compare_also(held, looked, chosen, fetch)
     found = rows[chosen], whole.cosines[chosen].astype(np.float64), whole.words[chosen]
     return *found, _context(whole, parts, chosen, threads, usable) if around else None
 
@@ -127,15 +113,28 @@ class _Look:
 
 
 def _look(
-    held: Sequence[Snapshot], rows: Rows, usable: npt.NDArray[np.bool_], leg: Leg, limit: int, fetch: Fetch
-) -> _Look:
-    words = _bm25(held, leg.postings)
-    worded = _best(words, usable, np.flatnonzero(words > 0.0), rows, limit)
-    if leg.vector is None:
-        return _Look(None, np.full(len(rows), np.nan, np.float32), words, worded)
-    cosines = _dense(held, usable, leg.vector, limit, np.array(worded, np.int64), fetch)
-    best = _best(cosines, usable, np.flatnonzero(~np.isnan(cosines)), rows, limit)
-    return _Look(leg.vector, cosines, words, list(dict.fromkeys([*best, *worded])))
+    held: Sequence[Snapshot],
+    rows: Rows,
+    usable: npt.NDArray[np.bool_],
+    legs: Sequence[Leg],
+    limit: int,
+    fetch: Fetch,
+) -> list[_Look]:
+    words = [bm25(held, leg.postings) for leg in legs]
+    worded = [_best(one, usable, np.flatnonzero(one > 0.0), rows, limit) for one in words]
+    vectors = [leg.vector for leg in legs if leg.vector is not None]
+    # What the words found is compared as well, for all legs at once: to read a vector takes longer than to compare it.
+    also = np.unique(np.array([position for one in worded for position in one], np.int64))
+    cosines = iter(_dense(held, usable, vectors, limit, also, fetch))
+    looked = []
+    for leg, by_words, best_words in zip(legs, words, worded, strict=True):
+        if leg.vector is None:
+            looked.append(_Look(None, np.full(len(rows), np.nan, np.float32), by_words, best_words))
+            continue
+        dense = next(cosines)
+        best = _best(dense, usable, np.flatnonzero(~np.isnan(dense)), rows, limit)
+        looked.append(_Look(leg.vector, dense, by_words, list(dict.fromkeys([*best, *best_words]))))
+    return looked
 
 
 def _seeds(look: _Look, chosen: Positions) -> Positions:
@@ -145,17 +144,19 @@ def _seeds(look: _Look, chosen: Positions) -> Positions:
     return chosen[np.argsort(-both, kind="stable")[:_SEEDS]]
 
 
-def _compare_also(held: Sequence[Snapshot], look: _Look, positions: Positions, fetch: Fetch) -> None:
+def _compare_also(held: Sequence[Snapshot], looked: Sequence[_Look], positions: Positions, fetch: Fetch) -> None:
     """Fill in cosines that a graph has spared."""
-    if look.vector is None:
+    looks = [one for one in looked if one.vector is not None]
+    if not looks:
         return
+    missing = positions[np.isnan(np.stack([one.cosines[positions] for one in looks])).any(axis=0)]
+    vectors, cosines = [one.vector for one in looks if one.vector is not None], [one.cosines for one in looks]
     start = 0
     for part in held:
         end = start + len(part.rows)
         if part.graph is not None:
-            here = positions[(positions >= start) & (positions < end)]
-            here = here[np.isnan(look.cosines[here])] - start
-            _compare(look.cosines[start:end], part.rows, here, look.vector, fetch)
+            here = missing[(missing >= start) & (missing < end)] - start
+            _compare([one[start:end] for one in cosines], part.rows, here, vectors, fetch)
         start = end
 
 
@@ -190,25 +191,28 @@ def _place_in(chosen: Positions, wanted: Positions) -> Positions:
 def _dense(
     held: Sequence[Snapshot],
     usable: npt.NDArray[np.bool_],
-    vector: Vector,
+    vectors: Sequence[Vector],
     limit: int,
     worded: Positions,
     fetch: Fetch,
-) -> Cosines:
-    """Cosines in the order of the snapshots' rows; NaN where there is no vector, or none was compared."""
-    dense = np.full(len(usable), np.nan, np.float32)
+) -> list[Cosines]:
+    """For each vector, cosines in the order of the snapshots' rows; NaN where there is none, or none was compared."""
+    dense = [np.full(len(usable), np.nan, np.float32) for _ in vectors]
     start = 0
-    for part in held:
+    for part in held if vectors else ():
         end = start + len(part.rows)
+        here = [one[start:end] for one in dense]
         if part.graph is None:
             assert part.matrix is not None
-            dense[start:end] = np.where(part.embedded, part.matrix @ vector, np.float32(np.nan))
+            for cosines, products in zip(here, np.stack(vectors) @ part.matrix.T, strict=True):
+                cosines[:] = np.where(part.embedded, products, np.float32(np.nan))
         else:
-            near = _near(part, part.graph, usable[start:end] & part.embedded, vector, limit)
-            here = worded[(worded >= start) & (worded < end)] - start
-            _compare(dense[start:end], part.rows, np.union1d(near, here), vector, fetch)
+            admitted = usable[start:end] & part.embedded
+            near = [_near(part, part.graph, admitted, vector, limit) for vector in vectors]
+            also = worded[(worded >= start) & (worded < end)] - start
+            _compare(here, part.rows, np.unique(np.concatenate([*near, also])), vectors, fetch)
         start = end
-    return np.clip(dense, -1.0, 1.0, out=dense)
+    return [np.clip(one, -1.0, 1.0, out=one) for one in dense]
 
 
 def _near(part: Snapshot, graph: Graph, usable: npt.NDArray[np.bool_], vector: Vector, limit: int) -> Positions:
@@ -226,69 +230,18 @@ def _near(part: Snapshot, graph: Graph, usable: npt.NDArray[np.bool_], vector: V
     return np.flatnonzero(usable)
 
 
-def _compare(cosines: Cosines, rows: Rows, positions: Positions, vector: Vector, fetch: Fetch) -> None:
+def _compare(
+    cosines: Sequence[Cosines], rows: Rows, positions: Positions, vectors: Sequence[Vector], fetch: Fetch
+) -> None:
+    if not len(positions):
+        return
     found = fetch(rows[positions].tolist())
     at = [place for place, row in zip(positions.tolist(), rows[positions].tolist(), strict=True) if row in found]
     if at:
-        packed = b"".join(found[row] for row in rows[at].tolist())
+        packed = b"".join([found[row] for row in rows[at].tolist()])
         matrix = np.frombuffer(packed, "<f2").reshape(len(at), -1).astype(np.float32)
-        cosines[at] = matrix @ vector
-
-
-def _joined(arrays: list[npt.NDArray[Scalar]]) -> npt.NDArray[Scalar]:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-def _bm25(held: Sequence[Snapshot], postings: Sequence[Rows]) -> Scores:
-    """BM25 of every record, in the order of the snapshots' rows; 0 where no term matched."""
-    found = [one for one in postings if len(one)]
-    scores = np.zeros(sum(len(one.rows) for one in held))
-    if not found:
-        return scores
-    mean = max(sum(one.terms for one in held) / sum(one.count for one in held), 1.0)
-    summed = _summed(held, found, _idf(held, found))
-    start = 0
-    for snapshot in held:
-        end = start + len(snapshot.rows)
-        lengths = 1 + K1 * (1 - B + (B / mean) * snapshot.term_counts)
-        np.divide(summed[start:end], lengths, out=scores[start:end])
-        start = end
-    scores *= K1 + 1
-    return scores
-
-
-def _idf(held: Sequence[Snapshot], found: Sequence[Rows]) -> list[float]:
-    count = sum(one.count for one in held)
-    # A commit between the two readings may leave df one ahead of N: the idf must stay positive.
-    return [math.log1p((max(count - len(one), 0) + 0.5) / (len(one) + 0.5)) for one in found]
-
-
-def _summed(held: Sequence[Snapshot], found: Sequence[Rows], idf: Sequence[float]) -> Scores:
-    """The sum of the idf of each record's terms."""
-    sizes = [len(one) for one in found]
-    rows = np.concatenate(found)
-    lowest = min(int(rows.min()), *(int(one.rows[0]) for one in held))
-    span = max(int(rows.max()), *(int(one.rows[-1]) for one in held)) - lowest + 1
-    if span <= _SPREAD * len(rows):
-        by_row = _by_row(rows - lowest, sizes, idf, span)
-        return _joined([by_row[one.rows - lowest] for one in held])
-    weights = np.repeat(idf, sizes)
-    parts: list[Scores] = []
-    for one in held:
-        at = np.minimum(np.searchsorted(one.rows, rows), len(one.rows) - 1)
-        here = one.rows[at] == rows
-        parts.append(np.bincount(at[here], weights[here], minlength=len(one.rows)).astype(np.float64, copy=False))
-    return _joined(parts)
-
-
-def _by_row(rows: Rows, sizes: Sequence[int], idf: Sequence[float], span: int) -> Scores:
-    if len(rows) <= _FEW:
-        return np.bincount(rows, np.repeat(idf, sizes), minlength=span).astype(np.float64, copy=False)
-    by_row, start = np.zeros(span), 0
-    for size, weight in zip(sizes, idf, strict=True):
-        by_row[rows[start : start + size]] += weight  # a row stands once in a term's list
-        start += size
-    return by_row
+        for one, products in zip(cosines, np.stack(vectors) @ matrix.T, strict=True):
+            one[at] = products
 
 
 def _best(

@@ -64,6 +64,7 @@ from proxy.store.postings import Postings, Rows
 from proxy.store.readers import HALF_PAIR, Readers
 from proxy.store.recents import MOST, Recent, Recents, newest_first
 from proxy.store.search import Leg, find
+from proxy.store.showing import Showing
 from proxy.store.transaction import SqliteTransaction, Surroundings, partitions
 from proxy.store.vectors import VectorIndex
 from proxy.store.writer import Unit, Writer
@@ -85,6 +86,7 @@ class SqliteStore(Store):
         exact_below: Partitions with at most this many vectors are searched exactly, larger ones by an index file in the
             folder ``index`` beside the database.
         clock: The present time, aware UTC.
+        shown: Gives a record its short form and its counts; None goes by the shipped settings, and estimates.
     """
 
     def __init__(
@@ -96,6 +98,7 @@ class SqliteStore(Store):
         answer_hash: Callable[[Answer], str],
         exact_below: int = 2000,
         clock: Callable[[], datetime],
+        shown: Callable[[Memory], Memory] | None = None,
     ) -> None:
         self._answer_hash = answer_hash
         self._clock = clock
@@ -121,6 +124,7 @@ class SqliteStore(Store):
             self._recents,
             self._pieces,
             clock,
+            shown or Showing(),
         )
         self._writer = Writer(lambda: database.connect(path), forget.scrub, self._health)
         # What cannot be opened now is told by `health`, and tried again at the next write.
@@ -134,7 +138,15 @@ class SqliteStore(Store):
         return None if row is None else records.row_to_memory(row)
 
     def read(self, scope: Scope, memory_ids: Collection[str]) -> Sequence[Memory]:
-        return self._memories("by_ids", {"ids": records.dumps(list(memory_ids)), **partitions(scope)})
+        kept = self._kept.named(memory_ids, scope.readable)
+        missing = [one for one in memory_ids if one not in kept]
+        if not missing:
+            return tuple(kept.values())
+        mark = self._kept.mark()
+        rows = self._readers.all(_SQL["by_ids"], {"ids": records.dumps(missing), **partitions(scope)})
+        read = {row[records.ROW]: (row[records.PARTITION], records.row_to_memory(row)) for row in rows}
+        self._kept.keep(read, mark)
+        return (*kept.values(), *(memory for _, memory in read.values()))
 
     def list(
         self, scope: Scope, filters: Filters, *, limit: int, cursor: str | None = None, all_agents: bool = False
@@ -201,7 +213,7 @@ class SqliteStore(Store):
         self._searches[scope.owner, source] += 1
         rows, dense, lexical, context = find(
             held,
-            [Leg(one.vector, self._postings.of(counts, one.terms)) for one in (Part(vector, terms), *(parts or ()))],
+            self._legs(counts, [Part(vector, terms), *(parts or ())]),
             now=self._clock().timestamp(),
             limit=limit,
             fetch=partial(self._contents.vectors, scope),
@@ -209,6 +221,10 @@ class SqliteStore(Store):
             around=parts is not None,
         )
         return Found(rows, dense, lexical, source, context)
+
+    def _legs(self, counts: Mapping[str, int], parts: Sequence[Part]) -> Sequence[Leg]:
+        held = self._postings.of(counts, [term for part in parts for term in part.terms])
+        return [Leg(part.vector, [held[term] for term in dict.fromkeys(part.terms) if term in held]) for part in parts]
 
     def holding(self, scope: Scope, terms: Sequence[str], *, limit: int) -> Sequence[Memory]:
         self._health.refuse()

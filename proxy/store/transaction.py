@@ -46,6 +46,7 @@ class Surroundings:
         recents: Likewise.
         pieces: Likewise.
         clock: The present time.
+        shown: Gives a record what a block shows of it, and what that costs: whatever is stored passes it.
         owners: Those known to be in the `owners` table.
     """
 
@@ -58,6 +59,7 @@ class Surroundings:
     recents: Recents
     pieces: Pieces
     clock: Callable[[], datetime]
+    shown: Callable[[Memory], Memory]
     owners: set[str] = field(default_factory=set)
 
 
@@ -79,19 +81,22 @@ class SqliteTransaction(Transaction):
         return None if row is None else records.row_to_memory(row)
 
     def insert(self, memory: Memory, vector: Vector | None) -> None:
+        memory = self._around.shown(memory)
         columns = records.memory_to_row(memory)
         self._pass_tombstones(memory, columns["owner"])
         self._insert(memory, columns, vector, "created")
 
     def take_in(self, carried: Carried, vector: Vector | None) -> bool:
-        memory = carried.memory
+        shown = self._around.shown
+        memory = shown(carried.memory)
         columns = records.memory_to_row(memory)
         if transfer.is_known(self._unit.connection, memory):
             return False
         if self._is_buried(memory, columns["owner"]):
             raise Forgotten
         self._insert(memory, columns, vector, carried.change)
-        transfer.add_belongings(self._unit.connection, carried)
+        history = tuple(replace(version, memory=shown(version.memory)) for version in carried.history)
+        transfer.add_belongings(self._unit.connection, replace(carried, history=history))
         return True
 
     def keep_answer(self, scope: Scope, key: str, answer: KeptAnswer, now: datetime, since: datetime) -> None:
@@ -213,6 +218,7 @@ class SqliteTransaction(Transaction):
     def _replace(self, row: records.Row, former: Memory, memory: Memory, vector: Vector | None, change: str) -> None:
         number, was_in = row[records.ROW], row[records.PARTITION]
         self._forgo([number])
+        memory = self._around.shown(memory)
         columns = records.memory_to_row(memory)
         packed = pack(vector, self._around.dimension)
         words = lexical.terms(columns["content"])

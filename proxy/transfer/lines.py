@@ -82,6 +82,7 @@ class RecordLine(_Line):
     state: Literal["active", "pending", "superseded", "archived"] = "active"
     source: LineSource = LineSource(rule="import")
     token_estimate: Annotated[int, Field(ge=0)] | None = None
+    short: str | None = Field(None, description="For information: an import makes it anew from the content.")
     change: Name = "created"
 
 
@@ -138,4 +139,5 @@ def lines(records: Iterable[Carried]) -> Iterator[bytes]:
 
 def _fields(memory: Memory) -> dict[str, Any]:
     source = LineSource.model_validate(memory.source)
-    return {**{name: getattr(memory, name) for name in memory.__dataclass_fields__}, "source": source}
+    told = {name: getattr(memory, name) for name in RecordLine.model_fields if name in memory.__dataclass_fields__}
+    return {**told, "source": source}

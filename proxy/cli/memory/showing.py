@@ -27,14 +27,20 @@ def records(found: Sequence[Record], *, scores: bool = False, reasons: bool = Fa
         found: As the API gives them.
         scores: Whether each has a score.
         reasons: Whether each has a reason why it was left out.
+
+    Where it is told what a call would do with each, that has a column of its own.
     """
     table = Table("id", *(["score"] if scores else []), "kind", "memory", "since", "state")
     table.columns[0].no_wrap = True
     if reasons:
         table.add_column("left out")
+    told = any("call" in one for one in found)
+    if told:
+        table.add_column("in a call")
     for one in found:
         score = [f"{one['score']:.3f}"] if scores else []
         reason = [escape(str(one["reason"]))] if reasons else []
+        reason += [escape(str(one.get("call", "")))] if told else []
         kind = f"{one['memory_type']}\n{one['kind']}"
         table.add_row(
             one["id"], *score, escape(kind), _content(one), day(one["valid_from"]), one["state"], *reason,

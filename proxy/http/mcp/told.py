@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.inject import tame
 from proxy.recall import Hit
+from proxy.tame import tame
 from proxy.types import Memory
 from proxy.writing import Written
 

@@ -16,6 +16,8 @@ from proxy.http.operation import Answer, Operation, Route
 from proxy.http.shapes import SearchAnswer
 from proxy.policy.rules import PolicySet
 from proxy.recall import Recall
+from proxy.rehearsal import Rehearsal
+from proxy.scope import Scope
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,14 @@ class SearchDoor:
         recall: Searches.
         policies: Returns the live policy set.
         clock: Returns now, aware UTC.
+        rehearsal: Tells what a call would do with what is found.
     """
 
     entrance: Entrance
     recall: Recall
     policies: Callable[[], PolicySet]
     clock: Callable[[], datetime]
+    rehearsal: Rehearsal
 
     def routes(self) -> list[Route]:
         """This door's route."""
@@ -47,14 +51,11 @@ class SearchDoor:
         body = await read_body(request, Search)
         named = body.model_dump(include={"user_id", "agent_id"}, exclude_none=True)
         scope = self.entrance.owner(request, principal, named)
-        hits = await self.entrance.run(
-            lambda: self.recall.considered(
-                scope,
-                body.query,
-                now=self.clock(),
-                policies=self.policies(),
-                top_k=body.top_k,
-                filters=body.filters,
-            )
+        return shape_answer(await self.entrance.run(lambda: self._found(scope, body)))
+
+    def _found(self, scope: Scope, body: Search) -> SearchAnswer:
+        now = self.clock()
+        hits = self.recall.considered(
+            scope, body.query, now=now, policies=self.policies(), top_k=body.top_k, filters=body.filters
         )
-        return shape_answer(SearchAnswer.of(hits, explain=body.explain))
+        return SearchAnswer.of(hits, self.rehearsal.of(scope, body.query, hits, now) if body.explain else None)
