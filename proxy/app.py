@@ -119,7 +119,7 @@ async def serving(config: Config, *, strict: bool = False, config_file: Path | N
             await web_runner.cleanup()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_DRAIN_S):
-                    await house.memory.worker.drain()
+                    await house.memory.drain()
 
 
 @asynccontextmanager
@@ -189,7 +189,7 @@ async def _routes(house: House, library: Library, stop: asyncio.Event, stack: As
             config.identity.zone,
         ),
         end=memory.life.ending.end,
-        drain=memory.worker.drain,
+        drain=memory.drain,
         failure=memory.recorder.failure,
         policies=lambda: house.layers.policies.current,
         refused=lambda: house.layers.policies.error,

@@ -59,6 +59,11 @@ class Memory:
     value: ValueModel | None
     threads: ThreadPoolExecutor
 
+    async def drain(self) -> None:
+        """Wait until the memories of every call that has ended are written."""
+        await self.recorder.settle()
+        await self.worker.drain()
+
 
 async def assemble(
     config: Config, layers: Layers, library: Library, metrics: Metrics, stop: asyncio.Event, stack: AsyncExitStack

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -85,6 +85,7 @@ class Recorder:
         self._threads = threads
         self._spawn = spawn
         self._failures: OrderedDict[str, Failure] = OrderedDict()
+        self._ending: set[asyncio.Task[Any]] = set()
 
     def forwarded(self, call: Call) -> None:
         """The request is on its way: journal what it newly says, meanwhile."""
@@ -103,7 +104,7 @@ class Recorder:
             return
         if call.scope is not None and call.talk is not None and answer.status == "complete":
             self._preparation.link(call.scope, call.talk.answer_link(answer))
-        ended = self._spawn(self._close(call, call.journalled, answer))
+        ended = self._end(self._close(call, call.journalled, answer))
         done, _ = await asyncio.wait({ended}, timeout=HOLD_S)
         if not done:
             self._failed(call, TimeoutError(f"not on disk within {HOLD_S * 1000:.0f} ms"))
@@ -111,12 +112,23 @@ class Recorder:
     def abandon(self, call: Call, answer: Answer) -> None:
         """The client is gone, or the stream broke: hand over what was said so far, without waiting."""
         if call.journalled is not None:
-            self._spawn(self._close(call, call.journalled, answer))
+            self._end(self._close(call, call.journalled, answer))
 
     def void(self, call: Call, reason: str) -> None:
         """The provider did not take the call: nothing of it is remembered, and a retry starts afresh."""
         if call.journalled is not None:
-            self._spawn(self._void(call, call.journalled, reason))
+            self._end(self._void(call, call.journalled, reason))
+
+    async def settle(self) -> None:
+        """Wait until every call that has ended is in the journal."""
+        while self._ending:
+            await asyncio.wait(self._ending)
+
+    def _end(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
+        task = self._spawn(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        return task
 
     def failure(self, scope: Scope, request_id: str) -> Failure | None:
         """The account of a call that this process could not journal; None when it could, or the call is another's."""

@@ -68,6 +68,7 @@ class Worker:
         self._retries: set[asyncio.TimerHandle] = set()
         # Turns handed over before the journal could be read, which names most of them too; None from then on.
         self._early: list[JournalTurn] | None = []
+        self._taken_up = asyncio.Event()
 
     def submit(self, turn: JournalTurn) -> None:
         """Queue a turn; on the event loop's thread only."""
@@ -97,7 +98,8 @@ class Worker:
             lane.task_done()
 
     async def drain(self) -> None:
-        """Wait until everything queued so far is written."""
+        """Wait until everything queued so far is written; what the journal holds from before is queued first."""
+        await self._taken_up.wait()
         for lane in self._lanes:
             await lane.join()
 
@@ -115,6 +117,7 @@ class Worker:
         known = {turn.id for turn in found}
         for turn in (*found, *(turn for turn in early if turn.id not in known)):
             self.submit(turn)
+        self._taken_up.set()
 
     async def _work(self, job: _Job) -> None:
         try:
