@@ -71,6 +71,20 @@ def fill(
     return filled
 
 
+def fill_many(store: Store, scope: Scope, told: Sequence[tuple[Kept, Vector | None]]) -> None:
+    """Store a scope's memories in one transaction, spread over the last 200 days.
+
+    Args:
+        store: Where.
+        scope: Whose.
+        told: What, each with its vector.
+    """
+    now = datetime.now(UTC)
+    records = [_memory(scope, one, now - timedelta(hours=7 * i % 4800)) for i, (one, _) in enumerate(told)]
+    pairs = list(zip(records, (vector for _, vector in told), strict=True))
+    store.transact(lambda tx: _insert(tx, pairs)).result()
+
+
 def _insert(tx: Transaction, pairs: Iterable[tuple[Memory, Vector | None]]) -> None:
     for memory, vector in pairs:
         tx.insert(memory, vector)
