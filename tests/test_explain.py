@@ -32,6 +32,13 @@ def small(provider: ScriptedUpstream, tmp_path_factory: pytest.TempPathFactory) 
         "inject": {"budget_tokens": 220},
     }
     with running(tmp_path_factory.mktemp("small"), config=config) as started:
+        with started.http("somebody") as http:
+            probe = Memories(http)
+            for sort in ("red", "yellow"):
+                probe.create(f"The greenhouse has {sort} tomatoes")
+            # Until the tokenizer is loaded tokens are over-estimated, and two do not fit.
+            query = "Which tomatoes are in the greenhouse?"
+            eventually(lambda: {one["call"] for one in explained(probe, query).values()} == {"injected"})
         yield started
 
 
