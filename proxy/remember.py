@@ -25,6 +25,7 @@ from proxy.notes import Notes
 from proxy.plan import Plan, Planner, outcome_of
 from proxy.plugs import Embedder, JournalTurn, Store, Transaction, WorkingMemory
 from proxy.policy.rules import PolicySet
+from proxy.recent_vectors import RecentVectors
 from proxy.scope import Scope
 from proxy.sweeps.restore import restore
 from proxy.types import Answer, Draft, Event, Memory, Message, Outcome, Source
@@ -104,6 +105,7 @@ class Remember:
         self._count = count_tokens
         self._clock = clock
         self._metrics = metrics
+        embedder = RecentVectors(embedder)
         self._planner = Planner(store, embedder, policies, count_tokens, clock, helpers.judge)
         self._drafting = Drafting(store, embedder, helpers.value, helpers.extractor, helpers.zone, metrics)
         self._forgetting = Forgetting(store, embedder, clock)

@@ -64,10 +64,11 @@ class Group:
 
     def holds(self, passage: Passage) -> bool:
         """Whether the group holds; stops at the first member that decides."""
-        if self.mode == "any":
-            return any(member.holds(passage) for member in self.members)
-        every = all(member.holds(passage) for member in self.members)
-        return every if self.mode == "all" else not every
+        decides = self.mode == "any"
+        for member in self.members:
+            if member.holds(passage) is decides:
+                return self.mode != "all"
+        return self.mode == "all"
 
     def explain(self, passage: Passage) -> list[Seen]:
         """What every member saw, then the group itself."""

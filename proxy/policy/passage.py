@@ -262,4 +262,7 @@ LOOKS: Mapping[str, Callable[[Passage], Any]] = {
 def features(passage: Passage, names: tuple[str, ...]) -> tuple[str, ...]:
     """Those of the named features that a passage has, looking no further than the first."""
     absent = passage.whole.absent
-    return next(((name,) for name in names if name not in absent and LOOKS[name](passage)), ())
+    for name in names:
+        if name not in absent and LOOKS[name](passage):
+            return (name,)
+    return ()

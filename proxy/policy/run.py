@@ -122,7 +122,10 @@ def matches(rule: Rule, whole: Whole) -> Iterator[Passage]:
         if early and not all(check.holds(passage) for check in early):
             continue
         for place in places(rule, passage) if source else (passage,):
-            if all(check.holds(place) for check in checks):
+            for check in checks:
+                if not check.holds(place):
+                    break
+            else:
                 yield place
 
 
