@@ -20,6 +20,7 @@ from pathlib import Path
 from bench.report import ROOT, Figure, Section
 from bench.run import Run
 from bench.texts import memories
+from proxy.config import Config
 from proxy.conflict import Near, decide
 from proxy.embed import open_embedder
 from proxy.language import detect
@@ -142,7 +143,7 @@ class Desk:
 @contextmanager
 def desk(folder: Path) -> Iterator[Desk]:
     """A store of its own with the shipped embedder."""
-    embedder = open_embedder("model2vec", "builtin")
+    embedder = open_embedder(Config())
 
     def clock() -> datetime:
         return datetime.now(UTC)

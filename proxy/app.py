@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from proxy.api_embedder import ApiEmbedder
 from proxy.assembly import Memory, assemble
 from proxy.auth import SINGLE_TENANT, Doorkeeper
 from proxy.backup.create import Origin
@@ -74,6 +75,11 @@ class House:
             found.append(("store", sick))
         if (waiting := self.layers.store.index_health()) is not None:
             found.append(("index", waiting))
+        embedder = self.layers.embedder
+        if isinstance(embedder, ApiEmbedder) and (silent := embedder.trouble()) is not None:
+            found.append(("embedder", silent))
+        if (unembedded := self.memory.reembedding.trouble()) is not None:
+            found.append(("vectors", unembedded))
         if not self.layers.working.healthy():
             found.append(("working-memory", "Redis does not answer; session slots are left out until it does"))
         if self.layers.policies.error is not None:
@@ -237,6 +243,7 @@ def _services(house: House, stop: asyncio.Event) -> Iterator[Coroutine[Any, Any,
     yield house.memory.worker.run()
     yield house.layers.policies.watch(stop)
     yield from house.memory.life.services(stop)
+    yield house.memory.reembedding.run(stop)
     if house.backups is not None:
         yield house.backups.run()
     if house.layers.redis is not None:

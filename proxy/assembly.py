@@ -29,6 +29,7 @@ from proxy.policy.rules import PolicySet
 from proxy.prepare import Preparation
 from proxy.recall import Recall
 from proxy.record import Recorder
+from proxy.reembed import Reembedding
 from proxy.remember import Helpers, Remember
 from proxy.routes import Routes
 from proxy.scope import Scope
@@ -56,6 +57,7 @@ class Memory:
     pipeline: Pipeline
     recorder: Recorder
     life: Life
+    reembedding: Reembedding
     value: ValueModel | None
     threads: ThreadPoolExecutor
 
@@ -109,7 +111,8 @@ async def assemble(
     pipeline = Pipeline(config, preparation, policies, utc_now, metrics, threads, Routes(config.models))
     placement = config.inject.placement
     recorder = Recorder(store, preparation, policies, placement, worker.submit, metrics, threads, group.spawn)
-    return Memory(tokens, remember, worker, group, recall, pipeline, recorder, life, value, threads)
+    reembedding = Reembedding(store, layers.embedder, metrics.reembedded)
+    return Memory(tokens, remember, worker, group, recall, pipeline, recorder, life, reembedding, value, threads)
 
 
 def _extractor(config: Config, library: Library, tokens: TokenCounter, metrics: Metrics) -> Extractor | None:

@@ -211,7 +211,11 @@ def _resolve_paths(tree: dict[str, Any], base: Path, located: Located) -> list[P
     for node, key in ((tree, "data_dir"), (backup, "dir")):
         if isinstance(node, dict) and isinstance(node.get(key), str):
             node[key] = str(base / Path(node[key]).expanduser())
-    if isinstance(embedding, dict) and isinstance(embedding.get("model"), str):
+    if (
+        isinstance(embedding, dict)
+        and isinstance(embedding.get("model"), str)
+        and embedding.get("provider") != "litellm"
+    ):
         folder = base / Path(embedding["model"]).expanduser()
         # Anything else is a name: builtin, or a hub id.
         if embedding["model"] != "builtin" and folder.exists():

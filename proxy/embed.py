@@ -1,6 +1,6 @@
-"""Text to vectors: the static model in the package, or any model2vec model.
+"""Text to vectors: the static model in the package, any model2vec model, or an API (`api_embedder`).
 
-A leaf: in comes text, out come unit vectors, or None where a text holds nothing that the model knows. The builtin
+In comes text, out come unit vectors, or None where a text holds nothing that the model knows. The builtin
 model is mapped from its file and tokenised here, which costs a tenth of the memory that model2vec itself takes.
 """
 
@@ -21,12 +21,19 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
+from proxy.api_embedder import ApiEmbedder, space
+from proxy.config import Config
 from proxy.errors import EmbedderError
 from proxy.plugs import Embedder
+from proxy.store.data_dir import DATABASE
+from proxy.store.dimension import remembered
 from proxy.types import Vector
 
 BUILTIN_MODEL: Final = Path(__file__).parent / "models" / "static-zhen-256"
 
+_WORDS_S: Final = 0.05
+"""What an API leaves of recall's deadline to the rest of it; of a short one, a share."""
+_QUERY_SHARE: Final = 0.6
 _MAX_TOKENS: Final = 512
 # model2vec cuts a text at 512 × its vocabulary's median token length (4) before it tokenises; the same cut keeps our
 # vectors equal to its own, and bounds the work for a text of any length.
@@ -167,21 +174,33 @@ class Model2VecEmbedder:
         return self.documents([text])[0]
 
 
-def open_embedder(provider: str, model: str) -> Embedder:
+def open_embedder(config: Config) -> Embedder:
     """The embedder that `embedding:` in config.yaml names.
 
     Args:
-        provider: ``model2vec``; ``litellm`` is not supported yet.
-        model: ``builtin``, a folder or a hub id.
+        config: Settings. An API's dimension is looked up in the database, where an earlier start has left it.
 
     Raises:
-        EmbedderError: The provider is unknown or not supported yet, or the model cannot be loaded.
+        EmbedderError: The model cannot be loaded; or an API's dimension is not known yet, and it does not answer.
     """
-    if provider == "litellm":
-        raise EmbedderError("embedding.provider: litellm is not supported yet; use model2vec")
-    if provider != "model2vec":
-        raise EmbedderError(f"embedding.provider: '{provider}' is not known; use model2vec")
-    return StaticEmbedder(BUILTIN_MODEL) if model == "builtin" else Model2VecEmbedder(model)
+    settings = config.embedding
+    if settings.provider == "litellm":
+        deadline_s = config.recall.deadline_ms / 1000
+        query_s = max(deadline_s - _WORDS_S, _QUERY_SHARE * deadline_s)
+        known = remembered(config.data_dir / DATABASE, space(settings))
+        return ApiEmbedder(settings, query_s=query_s, dimension=known)
+    return StaticEmbedder(BUILTIN_MODEL) if settings.model == "builtin" else Model2VecEmbedder(settings.model)
+
+
+@contextmanager
+def opened(config: Config) -> Iterator[Embedder]:
+    """As `open_embedder`, closed at the end."""
+    embedder = open_embedder(config)
+    try:
+        yield embedder
+    finally:
+        if isinstance(embedder, ApiEmbedder):
+            embedder.close()
 
 
 def _has_content(text: str) -> bool:

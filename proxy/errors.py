@@ -115,3 +115,7 @@ class WorkingMemoryUnavailable(SidemirrorError):
 
 class EmbedderError(SidemirrorError):
     """The embedder could not turn text into vectors."""
+
+
+class TextRefused(EmbedderError):
+    """The embedder works, but does not take one of the texts: asking again gives no other answer."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from proxy.api_embedder import ApiEmbedder
 from proxy.config import Config
 from proxy.embed import open_embedder
 from proxy.errors import SidemirrorError, StoreUnavailable, WorkingMemoryUnavailable
@@ -22,6 +23,7 @@ from proxy.observe import answer_hash
 from proxy.plugs import Embedder, Store, WorkingMemory
 from proxy.policy.rules import PolicySet
 from proxy.policy.watch import PolicyHolder
+from proxy.store.dimension import remember
 from proxy.store.directory_lock import FileLock
 from proxy.store.embedded_redis import EmbeddedRedis
 from proxy.store.showing import Showing
@@ -76,7 +78,9 @@ def open_layers(config: Config, stack: AsyncExitStack, metrics: Metrics, *, stri
     """
     _lock_data_dir(config, stack)
     policies = _hold_policies(config, metrics)
-    embedder = open_embedder(config.embedding.provider, config.embedding.model)
+    embedder = open_embedder(config)
+    if isinstance(embedder, ApiEmbedder):
+        stack.callback(embedder.close)
     tokens = TokenCounter()
     store = _open_store(config, embedder, tokens, stack, strict=strict)
     redis = _start_redis(config, stack)
@@ -147,6 +151,7 @@ def _open_store(
         log.error("store_unusable", hint=sick)
         if strict:
             raise StoreUnavailable(sick)
+    remember(store, embedder)
     return store
 
 

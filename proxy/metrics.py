@@ -74,6 +74,12 @@ class Metrics:
             buckets=_UPSTREAM_BUCKETS_S,
             registry=self.registry,
         )
+        self._reembedded = Counter(
+            "sidemirror_reembedded", "Records embedded in the background.", registry=self.registry
+        )
+        self._unembedded = Gauge(
+            "sidemirror_unembedded", "Records without a vector of the present model.", registry=self.registry
+        )
         self._degraded = _Family(
             Gauge("sidemirror_degraded", "1 while something works less than fully.", ["reason"], registry=self.registry)
         )
@@ -153,6 +159,11 @@ class Metrics:
         """A sweep step ended, with so many changes made and failed."""
         self._swept.of(step, "changed").inc(changed)
         self._swept.of(step, "failed").inc(failed)
+
+    def reembedded(self, done: int, waiting: int) -> None:
+        """So many records were embedded in the background, and so many still wait."""
+        self._reembedded.inc(done)
+        self._unembedded.set(waiting)
 
     def degraded(self, reasons: Collection[str]) -> None:
         """Say what is degraded now; everything else counts as well again."""

@@ -399,6 +399,19 @@ class KeptAnswer:
     etag: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Unembedded:
+    """A record that has no vector of the present model yet.
+
+    Args:
+        row: The store's own integer for it.
+        content: The text to embed.
+    """
+
+    row: int
+    content: str
+
+
 class Transaction(Protocol):
     """What may be done inside one transaction, on the writer thread. Nothing here commits by itself."""
 
@@ -419,7 +432,8 @@ class Transaction(Protocol):
 
         Args:
             memory: The new state; `version` is already the next one where the content changed.
-            vector: New vector; None keeps the old one.
+            vector: New vector; None keeps the old one if the content is the same, and else leaves the record
+                without, to be embedded in the background.
             change: Name of the change, for the history.
             expected_version: Version that the caller read.
 
@@ -703,6 +717,29 @@ class Store(Protocol):
             A future that resolves after the commit is on disk; `work`'s exception when it raised (only its own
             writes are rolled back); `StoreUnavailable` when the commit failed.
         """
+
+    # ── vectors of the present model ───────────────────────────────────────────────────────────────────────────
+    def unembedded(self, limit: int) -> Sequence[Unembedded]:
+        """Records, whoever's and in any state, that the present model was not asked about: it was another then, or it
+        failed.
+
+        Args:
+            limit: At most so many, ≥ 1.
+        """
+
+    def unembedded_count(self) -> int:
+        """How many there are of them."""
+
+    def embed(self, embedded: Sequence[tuple[Unembedded, Vector | None]]) -> Future[int]:
+        """Give records the vectors of their texts; None marks one for which the present model has none. A record that
+        changed since it was read is left as it is.
+
+        Returns:
+            How many were given what was made of their text.
+        """
+
+    def drop_foreign_index(self) -> None:
+        """Remove index files of other models."""
 
     def health(self) -> str | None:
         """None when well; else what is wrong and how to restore, in one sentence."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from datetime import time, tzinfo
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -31,6 +31,8 @@ from proxy.scope import check_part
 from proxy.types import MemoryType
 
 LATER = "not supported yet"
+API_DEADLINE_MS = 400
+"""Default of `recall.deadline_ms` where each recall asks an embedding API."""
 _WITHOUT_ADDRESS = frozenset({"custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio", "openai_like"})
 """Providers that are somebody's own server; litellm would send their keys to OpenAI, or to this very port."""
 
@@ -63,6 +65,11 @@ def _checked_url(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError("must be an http:// or https:// URL without query, e.g. https://api.openai.com/v1")
     return url.rstrip("/")
+
+
+def _read(section: object, name: str) -> object:
+    """A value of a section that may not be checked yet."""
+    return section.get(name) if isinstance(section, dict) else getattr(section, name, None)
 
 
 class _Section(BaseModel):
@@ -268,17 +275,49 @@ class Store(_Section):
 
 
 class Embedding(_Section):
-    """How text becomes vectors."""
+    """How text becomes vectors. After a change, what is stored is embedded anew in the background."""
 
-    provider: Literal["model2vec", "litellm"] = Field("model2vec", description="Kind of model.")
-    model: str = Field("builtin", min_length=1, description="builtin, the path of a model folder, or a hub id.")
+    provider: Literal["model2vec", "litellm"] = Field(
+        "model2vec", description="model2vec: a static model on this machine. litellm: any embedding API it knows."
+    )
+    model: str = Field(
+        "builtin",
+        min_length=1,
+        max_length=256,
+        description="model2vec: builtin, the path of a model folder, or a hub id. litellm: provider/model, e.g. "
+        "openai/text-embedding-3-small.",
+    )
+    api_base: str | None = Field(None, description="litellm: the API's base URL; null takes the one it knows.")
+    api_key: SecretStr | None = Field(None, min_length=1, description="litellm: key sent to the API; null sends none.")
+    dimensions: Whole | None = Field(
+        None,
+        ge=1,
+        le=16_384,
+        description="litellm: length of a vector to ask the API for; null takes what the model gives, which the first "
+        "start learns from it.",
+    )
 
-    @field_validator("provider")
+    @field_validator("api_base")
     @classmethod
-    def _local_only(cls, provider: str) -> str:
-        if provider == "litellm":
-            raise ValueError(f"'litellm' is {LATER}; use model2vec")
-        return provider
+    def _http_url(cls, url: str | None) -> str | None:
+        return url if url is None else _checked_url(url)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.provider == "model2vec":
+            strays = [name for name in ("api_base", "api_key", "dimensions") if getattr(self, name) is not None]
+            if strays:
+                raise ValueError(f"`{strays[0]}` is for an embedding API: set provider: litellm, or leave it out")
+            return self
+        provider, slash, model = self.model.partition("/")
+        if not (provider and slash and model) or "*" in self.model:
+            raise ValueError(
+                f"model: {self.model!r} names no embedding API; write provider/model, such as "
+                "openai/text-embedding-3-small"
+            )
+        if self.api_base is None and provider in _WITHOUT_ADDRESS:
+            raise ValueError(f"{provider} has no address of its own: set api_base, e.g. http://127.0.0.1:8000/v1")
+        return self
 
 
 class Index(_Section):
@@ -311,7 +350,12 @@ class Quotas(_Section):
 class Recall(_Section):
     """How memories are looked up before a call."""
 
-    deadline_ms: Whole = Field(50, ge=1, description="Recall is cut off after this long; what has arrived is used.")
+    deadline_ms: Whole = Field(
+        50,
+        ge=1,
+        description="Recall is cut off after this long; what has arrived is used. With `embedding.provider: litellm` "
+        f"the default is {API_DEADLINE_MS}.",
+    )
     cache_s: Real = Field(30, ge=0, description="How long a recall may be reused; any write in the scope ends it.")
     min_confidence: Real = Field(0.25, ge=0, le=1, description="Memories below are kept pending, never injected.")
     quotas: Quotas = Field(default_factory=Quotas, description="Most memories of each type.")
@@ -378,6 +422,19 @@ class Config(_Section):
     policies: tuple[Path, ...] = Field((Path("policies"),), description="Policy folders or files, read in this order.")
     backup: Backup = Field(default_factory=Backup, description="Regular backups.")
     debug: StrictBool = Field(False, description="Opens /debug/memories and logs in full.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _time_for_an_api(cls, data: Any) -> Any:
+        """Unless the file says otherwise, a recall that asks an API has longer."""
+        if not isinstance(data, dict) or _read(data.get("embedding"), "provider") != "litellm":
+            return data
+        recall = data.get("recall", {})
+        if isinstance(recall, Recall) and "deadline_ms" not in recall.model_fields_set:
+            recall = recall.model_dump(exclude_unset=True)
+        if not isinstance(recall, dict) or "deadline_ms" in recall:
+            return data
+        return {**data, "recall": {**recall, "deadline_ms": API_DEADLINE_MS}}
 
     def contradictions(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Settings that do not go together: the place to change, and why."""

@@ -98,7 +98,7 @@ class Installation:
 
     def store(self) -> SqliteStore:
         """Its store, opened; to be closed."""
-        embedder = open_embedder("model2vec", "builtin")
+        embedder = open_embedder(Config())
         return SqliteStore(
             self.data / "sidemirror.db",
             fingerprint=embedder.fingerprint,
@@ -109,8 +109,9 @@ class Installation:
 
     def remember(self, *contents: str, owner: Scope = ADA) -> None:
         """Write records."""
+        vectors = open_embedder(Config()).documents(contents)
         with closing(self.store()) as store:
-            put(store, *(memory(content, owner, now()) for content in contents))
+            put(store, *(memory(content, owner, now()) for content in contents), vectors=vectors)
 
     def remembered(self, owner: Scope = ADA) -> list[str]:
         """What the owner's records say, oldest first."""

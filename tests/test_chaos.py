@@ -304,8 +304,8 @@ def quiet(provider: ScriptedUpstream) -> Lane:
 @pytest.fixture
 def embedder(monkeypatch: pytest.MonkeyPatch) -> FaultyEmbedder:
     """The embedder of the product that is built next."""
-    faulty = FaultyEmbedder(open_embedder("model2vec", "builtin"))
-    monkeypatch.setattr(layers, "open_embedder", lambda provider, model: faulty)
+    faulty = FaultyEmbedder(open_embedder(Config()))
+    monkeypatch.setattr(layers, "open_embedder", lambda config: faulty)
     return faulty
 
 

@@ -49,6 +49,7 @@ class TestDefaults:
     "auth.aliases": (),
             "identity.default_user": "local", "identity.timezone": "local", "redis.url": "embedded",
             "store.url": "sqlite", "embedding.provider": "model2vec", "embedding.model": "builtin",
+            "embedding.api_base": None, "embedding.api_key": None, "embedding.dimensions": None,
             "index.exact_below": 2000, "recall.deadline_ms": 50, "recall.cache_s": 30, "recall.min_confidence": 0.25,
             "recall.quotas.working": "all", "recall.quotas.semantic": 8, "recall.quotas.episodic": 5,
             "recall.quotas.reflective": 2, "recall.recent_episodic": 2, "inject.placement": "session",
@@ -190,7 +191,6 @@ class TestMistakes:
         ("text", "names"),
         [
             ("store: {url: 'postgresql://h/db'}", "store.url"),
-            ("embedding: {provider: litellm}", "embedding.provider"),
         ],
     )
     def test_what_a_later_version_brings_is_refused(self, tmp_path: Path, text: str, names: str) -> None:
@@ -222,10 +222,41 @@ class TestMistakes:
             "inject: {share_of_context: 0}",
             "- a list",
             "debug: 1",
+            "embedding: {dimensions: 8}",
+            "embedding: {api_key: k}",
+            "embedding: {api_base: 'http://127.0.0.1:1/v1'}",
+            "embedding: {provider: litellm}",
+            "embedding: {provider: litellm, model: text-embedding-3-small}",
+            "embedding: {provider: litellm, model: 'openai/*'}",
+            "embedding: {provider: litellm, model: hosted_vllm/bge-m3}",
+            "embedding: {provider: litellm, model: openai/x, dimensions: 0}",
+            "embedding: {provider: litellm, model: openai/x, api_base: nowhere}",
         ],
     )
     def test_values_out_of_range_are_refused(self, tmp_path: Path, text: str) -> None:
         assert mistakes(written(tmp_path, text))
+
+    @pytest.mark.parametrize(
+        ("text", "deadline_ms"),
+        [
+            ("embedding: {provider: litellm, model: openai/x}", 400),
+            ("{embedding: {provider: litellm, model: openai/x}, recall: {cache_s: 1}}", 400),
+            ("{embedding: {provider: litellm, model: openai/x}, recall: }", 400),
+            ("{embedding: {provider: litellm, model: openai/x}, recall: {deadline_ms: 50}}", 50),
+            ("recall: {cache_s: 1}", 50),
+        ],
+    )
+    def test_a_recall_that_asks_an_api_has_longer_unless_the_file_says_otherwise(
+        self, tmp_path: Path, text: str, deadline_ms: int
+    ) -> None:
+        assert load(written(tmp_path, text), {}).recall.deadline_ms == deadline_ms
+
+    def test_an_apis_key_may_come_from_the_environment_and_is_not_shown(self, tmp_path: Path) -> None:
+        text = "embedding: {provider: litellm, model: openai/x, api_key: '${EMBED_KEY}'}"
+        config = load(written(tmp_path, text), {"EMBED_KEY": "sk-secret"})
+        assert config.embedding.api_key is not None
+        assert config.embedding.api_key.get_secret_value() == "sk-secret"
+        assert "sk-secret" not in repr(config)
 
     @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "proxy.example"])
     def test_listening_beyond_this_machine_is_refused_with_the_way_out(self, host: str) -> None:

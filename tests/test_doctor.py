@@ -220,9 +220,7 @@ class TestStored:
             put(store, memory("Ada likes tea", ADA, now()), vectors=[_direction(1)])
             own = store._around.fingerprint
         assert only(stored.store(here.config(), own), "vectors").status == "ok"
-        assert (
-            "1 records have vectors of another model" in only(stored.store(here.config(), "other"), "vectors").message
-        )
+        assert "4 records wait to be embedded by other" in only(stored.store(here.config(), "other"), "vectors").message
 
     def test_index_files_are_held_against_the_store(self, tmp_path: Path) -> None:
         here = installed(tmp_path / "here", index={"exact_below": 2})

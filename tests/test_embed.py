@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy import embed
+from proxy.config import Config, Embedding
 from proxy.embed import BUILTIN_MODEL, Model2VecEmbedder, StaticEmbedder, open_embedder
 from proxy.errors import EmbedderError
 from proxy.plugs import Embedder
@@ -252,23 +253,13 @@ def test_a_damaged_tokenizer_is_refused(tmp_path: Path) -> None:
 
 
 def test_open_embedder_gives_the_builtin_model() -> None:
-    assert isinstance(open_embedder("model2vec", "builtin"), StaticEmbedder)
+    assert isinstance(open_embedder(Config()), StaticEmbedder)
 
 
 def test_open_embedder_gives_any_model2vec_folder(through_model2vec: Model2VecEmbedder) -> None:
-    opened = open_embedder("model2vec", str(BUILTIN_MODEL))
+    opened = open_embedder(Config(embedding=Embedding(model=str(BUILTIN_MODEL))))
     assert isinstance(opened, Model2VecEmbedder)
     assert opened.fingerprint == through_model2vec.fingerprint
-
-
-def test_litellm_embeddings_are_not_supported_yet() -> None:
-    with pytest.raises(EmbedderError, match="litellm is not supported yet"):
-        open_embedder("litellm", "text-embedding-3-small")
-
-
-def test_an_unknown_provider_is_refused() -> None:
-    with pytest.raises(EmbedderError, match="'openai' is not known"):
-        open_embedder("openai", "x")
 
 
 def test_a_missing_folder_is_never_looked_up_on_the_hub(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,15 @@ def small(provider: ScriptedUpstream, tmp_path_factory: pytest.TempPathFactory) 
     }
     with running(tmp_path_factory.mktemp("small"), config=config) as started:
         with started.http("somebody") as http:
-            probe = Memories(http)
             for sort in ("red", "yellow"):
-                probe.create(f"The greenhouse has {sort} tomatoes")
-            # Until the tokenizer is loaded tokens are over-estimated, and two do not fit.
-            query = "Which tomatoes are in the greenhouse?"
-            eventually(lambda: {one["call"] for one in explained(probe, query).values()} == {"injected"})
+                Memories(http).create(f"The greenhouse has {sort} tomatoes")
+        lane, sessions = provider.lane("sk-probe"), itertools.count()
+
+        def both_fit() -> bool:
+            found = recalled(started, lane, "somebody", "Which tomatoes are in the greenhouse?", f"s{next(sessions)}")
+            return {one["left_out"] for one in found.values()} == {None}
+
+        eventually(both_fit)  # until the tokenizer is loaded tokens are over-estimated, and two do not fit
         yield started
 
 

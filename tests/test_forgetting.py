@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from proxy.config import Config
 from proxy.embed import open_embedder
 from proxy.errors import EmbedderError
 from proxy.forgetting import FORGOTTEN, MOST, RESTORED, Choice, Forgetting, Spoken, apply, silences
@@ -27,7 +28,7 @@ NOTHING = Spoken("asks")
 @pytest.fixture(scope="module")
 def embedder() -> Embedder:
     """The shipped one: what is meant hangs on its cosines."""
-    return open_embedder("model2vec", "builtin")
+    return open_embedder(Config())
 
 
 class House:

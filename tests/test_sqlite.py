@@ -411,7 +411,15 @@ class AgainstModel(RuleBasedStateMachine):
             self.store.transact(
                 lambda tx: tx.update(new, None, change="updated", expected_version=one.version)
             ).result()
-            self.model[one.id] = new
+            self.model[one.id], self.seeds[one.id] = new, None
+
+    @rule(most=st.integers(1, 3), seed=st.one_of(st.none(), st.integers(0, 9)))
+    def embed(self, most: int, seed: int | None) -> None:
+        vector = None if seed is None else unit(seed)
+        waiting = self.store.unembedded(most)
+        assert self.store.embed([(one, vector) for one in waiting]).result() == len(waiting)
+        said = {one.content for one in waiting}
+        self.seeds |= {one.id: seed for one in self.model.values() if one.content in said}
 
     @rule(number=st.integers(0, 99), text=texts)
     def supersede(self, number: int, text: str) -> None:

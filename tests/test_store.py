@@ -15,7 +15,7 @@ import pytest
 
 from proxy.errors import RequestError, StoreError, VersionConflict
 from proxy.observe import answer_hash
-from proxy.plugs import FROZEN, Carried, Filters, JournalTurn, Ledger, Piece, Store, Transaction
+from proxy.plugs import FROZEN, Carried, Filters, JournalTurn, Ledger, Piece, Store, Transaction, Unembedded
 from proxy.scope import Scope
 from proxy.store.lexical import query_terms, terms
 from proxy.store.showing import Showing
@@ -492,6 +492,40 @@ def test_from_message_gives_active_and_pending_records(store: Store) -> None:
     assert [*store.from_message(ALICE, "m")] == kept
 
 
+# ── vectors of the present model ───────────────────────────────────────────────────────────────────────────────────
+def test_what_the_present_model_was_not_asked_about_waits_for_it(store: Store) -> None:
+    put(store, memory("tea"), memory("coffee"), memory("milk", BOB), vectors=[unit(1), None, None])
+    assert store.unembedded_count() == 2
+    assert len(store.unembedded(1)) == 1
+    waiting = store.unembedded(10)
+    assert sorted(one.content for one in waiting) == ["coffee", "milk"]
+    vectors = {"coffee": unit(2), "milk": None}
+    assert store.embed([(one, vectors[one.content]) for one in waiting]).result(10) == 2
+    assert (store.unembedded_count(), store.unembedded(10)) == (0, ())
+    searched = store.search(ALICE, unit(2), [], limit=1)
+    assert [one.content for one in store.load(ALICE, searched.rows.tolist()).values()] == ["coffee"]
+    assert found(store, BOB, "milk", 3) == {"milk"}
+    store.drop_foreign_index()
+
+
+def test_an_embedded_record_stays_so_after_a_restart(reopen: Open) -> None:
+    store = reopen()
+    put(store, memory("tea"))
+    store.embed([(store.unembedded(1)[0], unit(1))]).result(10)
+    assert reopen().unembedded_count() == 0
+    assert reopen().search(ALICE, unit(1), [], limit=1).candidates[0].dense == pytest.approx(1, abs=1e-3)
+
+
+def test_a_vector_of_former_words_is_given_to_nobody(store: Store) -> None:
+    one, other = memory("tea"), memory("coffee")
+    put(store, one, other, vectors=[unit(1), unit(2)])
+    (read,) = [Unembedded(row, "tea") for row in store.search(ALICE, unit(1), [], limit=1).rows.tolist()]
+    do(store, lambda tx: tx.update(replace(one, content="milk", version=2), None, change="updated"))
+    assert [waiting.content for waiting in store.unembedded(5)] == ["milk"]
+    assert store.embed([(read, unit(1))]).result(10) == 0
+    assert found(store, ALICE, "", 1) == {"coffee"}
+
+
 # ── versions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 def test_every_state_stays_in_the_history(store: Store) -> None:
     first = memory("one")
@@ -571,6 +605,7 @@ def test_stats_count_what_the_scope_reads(store: Store) -> None:
         "by_kind": {"preference": 1, "fact": 2},
         "by_state": {"active": 2, "pending": 1},
         "total": 3,
+        "unembedded": 2,
         "exact_searches": 1,
         "index_searches": 0,
     }

@@ -16,7 +16,7 @@ from rich.table import Table
 from proxy import log
 from proxy.cli import replaying
 from proxy.config import default_path, load
-from proxy.embed import open_embedder
+from proxy.embed import opened
 from proxy.errors import PolicyError, SidemirrorError
 from proxy.language import detect
 from proxy.policy import load as loader
@@ -119,9 +119,10 @@ def replay(
     live = loader.load(list(settings.policies), models=_models())
     tried = loader.load(policies, models=_models()) if policies else None
     turns = replaying.turns_of(transcript, zone)
-    value = classifier(open_embedder(settings.embedding.provider, settings.embedding.model))
     compared = tried is not None
-    shown = replaying.played(turns, live if compared else None, tried or live, zone, value, Console(stderr=True))
+    with opened(settings) as embedder:
+        value = classifier(embedder)
+        shown = replaying.played(turns, live if compared else None, tried or live, zone, value, Console(stderr=True))
     if as_json:
         typer.echo(json.dumps(replaying.as_data(shown, compared=compared), ensure_ascii=False, indent=2))
     else:

@@ -15,7 +15,8 @@ from proxy.reindex import reindex as make_anew
 
 
 def reindex(config: ConfigOption = None, data: DataOption = None) -> None:
-    """Rebuild the index of words and the vectors' index files from the records; the proxy must not run.
+    """Rebuild the index of words and the vectors' index files from the records, and embed those that have no vector of
+    the present model; the proxy must not run.
 
     Exit status: 0 when all is built, 2 when not.
 
@@ -25,6 +26,8 @@ def reindex(config: ConfigOption = None, data: DataOption = None) -> None:
     settings = settings_of(config or default_path(), data)
     with bars(Console(stderr=True)) as told:
         done = make_anew(settings, utc_now, told)
+    if done.embedded:
+        typer.echo(f"{done.embedded} records embedded by the present model")
     typer.echo(f"{done.records} records indexed by their words, {done.files} index files made for large scopes")
     if done.trouble is not None:
         raise SidemirrorError(done.trouble)

@@ -12,8 +12,7 @@ from pathlib import Path
 from proxy.config import Config, Override, load
 from proxy.doctor import installation, services, stored
 from proxy.doctor.finding import Finding, Report
-from proxy.embed import open_embedder
-from proxy.errors import ConfigError, EmbedderError, SidemirrorError
+from proxy.errors import ConfigError, SidemirrorError
 from proxy.store.data_dir import claimed
 
 
@@ -52,19 +51,13 @@ def examine(
 
 def _all(config: Config, now: datetime, *, proxy_runs: bool) -> Iterator[Finding]:
     yield from installation.policies(config)
-    yield installation.embedder(config)
+    embedder, fingerprint = installation.embedder(config)
+    yield embedder
     yield installation.timezone(config, now)
     yield from installation.permissions(config)
     yield from installation.disk_space(config)
-    yield from stored.store(config, _fingerprint(config))
+    yield from stored.store(config, fingerprint)
     yield installation.backups(config, now)
     yield services.redis(config, proxy_runs=proxy_runs)
     yield from services.port(config, proxy_runs=proxy_runs)
     yield from services.upstreams(config)
-
-
-def _fingerprint(config: Config) -> str | None:
-    try:
-        return open_embedder(config.embedding.provider, config.embedding.model).fingerprint
-    except EmbedderError:
-        return None

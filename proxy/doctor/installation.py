@@ -9,17 +9,20 @@ import hashlib
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from proxy.api_embedder import ApiEmbedder
 from proxy.backup import archive
 from proxy.config import Config
 from proxy.doctor.finding import Finding, Repair
-from proxy.embed import BUILTIN_MODEL, open_embedder
+from proxy.embed import BUILTIN_MODEL, opened
 from proxy.errors import EmbedderError, PolicyError
 from proxy.policy.load import load as load_policies
+from proxy.settings import API_DEADLINE_MS
 from proxy.store.data_dir import DATABASE, SECRET, installation
 
 COMPROMISED_LITELLM = ("1.82.7", "1.82.8", "1.107.")
@@ -79,13 +82,30 @@ def model_files(sums: Path = _SUMS) -> Finding:
     return Finding("model files", "ok", f"{BUILTIN_MODEL.name}, as shipped")
 
 
-def embedder(config: Config) -> Finding:
-    """Whether the model that the settings name can be used."""
+def embedder(config: Config) -> tuple[Finding, str | None]:
+    """Whether the model that the settings name can be used; an API is asked.
+
+    Returns:
+        The finding, and the model's fingerprint where it is known.
+    """
+    fingerprint = None
     try:
-        opened = open_embedder(config.embedding.provider, config.embedding.model)
+        with opened(config) as model:
+            fingerprint = model.fingerprint
+            told = f"{fingerprint}, {model.dimension} dimensions"
+            if not isinstance(model, ApiEmbedder):
+                return Finding("embedder", "ok", told), fingerprint
+            started = time.monotonic()
+            model.documents(["A question of sidemirror doctor."])
+            took_ms = 1000 * (time.monotonic() - started)
     except EmbedderError as error:
-        return Finding("embedder", "broken", str(error), "correct embedding in the settings")
-    return Finding("embedder", "ok", f"{opened.fingerprint}, {opened.dimension} dimensions")
+        return Finding("embedder", "broken", str(error), "correct embedding in the settings"), fingerprint
+    deadline_ms = config.recall.deadline_ms
+    told += f": an API, which answered in {took_ms:.0f} ms; each recall asks it, and goes by words where it is late"
+    advice = "a model2vec model works on this machine, and offline"
+    if deadline_ms < API_DEADLINE_MS:
+        advice = f"leave recall.deadline_ms out: it is {deadline_ms}, and {API_DEADLINE_MS} suits an API; or {advice}"
+    return Finding("embedder", "warning", told, advice), fingerprint
 
 
 def policies(config: Config) -> Iterator[Finding]:

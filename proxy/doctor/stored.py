@@ -24,12 +24,12 @@ from proxy.store.health import SCHEMA_VERSION
 from proxy.store.index_file import FORMAT, Manifest
 
 _SQL = queries.load("memories")
+_UNEMBEDDED = queries.load("unembedded")
 _SAMPLE = 200
 _SAMPLED = (
     "SELECT row, partition, content FROM memories WHERE state = 'active' AND term_count > 0 "
     "ORDER BY row * 2654435761 % 4294967296 LIMIT :limit"
 )
-_FOREIGN = "SELECT count(*) FROM memories WHERE state = 'active' AND fingerprint IS NOT NULL AND fingerprint <> :own"
 
 
 def store(config: Config, fingerprint: str | None) -> Iterator[Finding]:
@@ -87,12 +87,11 @@ def _is_found(connection: sqlite3.Connection, row: int, partition: str, content:
 
 
 def _vectors(path: Path, fingerprint: str) -> Finding:
-    ((foreign,),) = read_rows(path, _FOREIGN, {"own": fingerprint})
-    if foreign:
-        message = f"{foreign} records have vectors of another model: they are found by their words only"
-        return Finding(
-            "vectors", "warning", message, "go back to the former embedding.model, or wait for it to be remade"
-        )
+    ((waiting,),) = read_rows(path, _UNEMBEDDED["count_waiting"], {"fingerprint": fingerprint})
+    if waiting:
+        message = f"{waiting} records wait to be embedded by {fingerprint}: they are found by their words only"
+        advice = "a running proxy does it by itself, and /readyz tells how far it is; or run 'sidemirror reindex'"
+        return Finding("vectors", "warning", message, advice)
     return Finding("vectors", "ok", f"all are of the model in use, {fingerprint}")
 
 

@@ -20,7 +20,7 @@ import uuid_utils
 
 from proxy import inject, writing
 from proxy.config import Config
-from proxy.embed import open_embedder
+from proxy.embed import opened
 from proxy.errors import SidemirrorError
 from proxy.evaluation.cases import Case, CaseMemory, CaseQuery
 from proxy.evaluation.score import Ranked
@@ -226,10 +226,9 @@ def player(config: Config, policies: PolicySet, started: datetime) -> Iterator[P
     Raises:
         SidemirrorError: The embedder cannot be used.
     """
-    embedder, clock = open_embedder(config.embedding.provider, config.embedding.model), Clock(started)
-    tokens = TokenCounter()
+    clock, tokens = Clock(started), TokenCounter()
     tokens.warm()
-    with TemporaryDirectory(prefix="sidemirror-eval-") as folder:
+    with opened(config) as embedder, TemporaryDirectory(prefix="sidemirror-eval-") as folder:
         store = SqliteStore(
             Path(folder) / DATABASE,
             fingerprint=embedder.fingerprint,

@@ -89,12 +89,14 @@ class EndedSession(Shape):
 
 # ── the house ──────────────────────────────────────────────────────────────────────────────────────────────────────
 class MemoryCounts(Shape):
-    """How many records the caller may read, and how many searches each path answered."""
+    """How many records the caller may read, how many active ones have no vector of the present model yet, and how many
+    searches each path answered."""
 
     by_memory_type: dict[str, int]
     by_kind: dict[str, int]
     by_state: dict[str, int]
     total: int
+    unembedded: int
     exact_searches: int
     index_searches: int
 

@@ -194,13 +194,30 @@ class IndexFiles:
         except OSError:
             return []
 
+    def drop_foreign(self) -> None:
+        """Take away the files of other models. One that stays does no harm: none of them is opened."""
+        with self._lock:
+            for partition in filter(self._is_foreign, self.partitions()):
+                for path in (self._folder / f"{partition}.{one}" for one in ("json", "usearch")):
+                    with suppress(OSError):
+                        path.unlink()
+
     # ── reading ────────────────────────────────────────────────────────────────────────────────────────────────
-    def _manifest(self, partition: str) -> Manifest:
+    def _is_foreign(self, partition: str) -> bool:
+        try:
+            return self._read_manifest(partition).fingerprint != self._fingerprint
+        except (OSError, ValueError):
+            return False  # whose it is cannot be told; opening it refuses it
+
+    def _read_manifest(self, partition: str) -> Manifest:
         with disk.regular(self._folder / f"{partition}.json") as file:
             try:
-                manifest = Manifest.model_validate_json(file.read(_MANIFEST_BYTES))
+                return Manifest.model_validate_json(file.read(_MANIFEST_BYTES))
             except ValidationError as error:
                 raise ValueError("the manifest is not one of ours") from error
+
+    def _manifest(self, partition: str) -> Manifest:
+        manifest = self._read_manifest(partition)
         ours = {
             "format": FORMAT,
             "usearch": USEARCH_VERSION,

@@ -57,10 +57,11 @@ WHERE +partition = :partition AND state = 'active';
 
 -- name: vectors_by_rows
 SELECT row, vector FROM json_each(:rows) AS wanted CROSS JOIN memories ON row = wanted.value
-WHERE +partition IN (:agent, :user, :shared) AND fingerprint = :fingerprint;
+WHERE +partition IN (:agent, :user, :shared) AND fingerprint = :fingerprint AND vector IS NOT NULL;
 
 -- name: large_partitions
-SELECT partition FROM memories WHERE state = 'active' AND fingerprint = :fingerprint
+-- The plus keeps the planner in the partitions' order.
+SELECT partition FROM memories WHERE state = 'active' AND +fingerprint = :fingerprint AND vector IS NOT NULL
 GROUP BY partition HAVING count(*) > :above;
 
 -- name: postings

@@ -38,13 +38,14 @@ CREATE TABLE memories (
   short_tokens     INTEGER,
   change           TEXT NOT NULL,           -- what led to this state
   term_count       INTEGER NOT NULL,        -- distinct lexical terms
-  fingerprint      TEXT,                    -- the vector's model
-  vector           BLOB                     -- float16, little endian
+  fingerprint      TEXT,                    -- the model that was asked for the vector
+  vector           BLOB                     -- float16, little endian; NULL where that model gives none
 );
 CREATE INDEX memories_active ON memories (partition, memory_type, valid_from) WHERE state = 'active';
 CREATE INDEX memories_listed ON memories (partition, created_at, id);
 CREATE INDEX memories_message ON memories (message_hash) WHERE message_hash IS NOT NULL;
 CREATE INDEX memories_key ON memories (partition, key) WHERE key IS NOT NULL;
+CREATE INDEX memories_fingerprint ON memories (fingerprint);
 CREATE INDEX memories_parent ON memories (parent_id) WHERE parent_id IS NOT NULL;
 
 -- The public fields, in the order of records.COLUMNS.

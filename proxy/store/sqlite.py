@@ -36,6 +36,7 @@ from proxy.plugs import (
     Store,
     Survey,
     Transaction,
+    Unembedded,
     Version,
 )
 from proxy.scope import Scope, TenantScope
@@ -52,6 +53,7 @@ from proxy.store import (
     records,
     survey,
     transfer,
+    unembedded,
 )
 from proxy.store.contents import Contents
 from proxy.store.generations import Generations
@@ -288,6 +290,7 @@ class SqliteStore(Store):
             "by_kind": dict(kinds),
             "by_state": dict(states),
             "total": states.total(),
+            "unembedded": unembedded.count_readable(self._readers, self._around.fingerprint, partitions(scope)),
             "exact_searches": self._searches[scope.owner, "exact"],
             "index_searches": self._searches[scope.owner, "index"],
         }
@@ -404,6 +407,19 @@ class SqliteStore(Store):
             How many records were indexed.
         """
         return self._writer.submit(lambda unit: database.reindex(unit, self._index, self._postings))
+
+    # ── vectors of the present model ───────────────────────────────────────────────────────────────────────────
+    def unembedded(self, limit: int) -> Sequence[Unembedded]:
+        return unembedded.waiting(self._readers, self._around.fingerprint, limit)
+
+    def unembedded_count(self) -> int:
+        return unembedded.count(self._readers, self._around.fingerprint)
+
+    def embed(self, embedded: Sequence[tuple[Unembedded, Vector | None]]) -> Future[int]:
+        return self._writer.submit(lambda unit: unembedded.embed(unit, self._around, embedded), patient=True)
+
+    def drop_foreign_index(self) -> None:
+        self._index.drop_foreign()
 
     def health(self) -> str | None:
         sick = self._health.sentence()

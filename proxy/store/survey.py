@@ -58,16 +58,21 @@ def survey(readers: Readers, scope: Scope, fingerprint: str) -> Survey:
     return Survey(scope, tuple(found), links)
 
 
+def note_name(name: str) -> str:
+    """What a note is called among the database's meta data."""
+    return _NOTE + name
+
+
 def note(readers: Readers, name: str) -> str | None:
     """See `Store.note`."""
-    found = readers.one(_META["get_meta"], {"name": _NOTE + name})
+    found = readers.one(_META["get_meta"], {"name": note_name(name)})
     return None if found is None else str(found[0])
 
 
 # ── inside a transaction ───────────────────────────────────────────────────────────────────────────────────────────
 def keep_note(connection: sqlite3.Connection, name: str, text: str) -> None:
     """See `Transaction.keep_note`."""
-    connection.execute(_META["set_meta"], {"name": _NOTE + name, "value": text})
+    connection.execute(_META["set_meta"], {"name": note_name(name), "value": text})
 
 
 def link(connection: sqlite3.Connection, derived: Memory, evidence: Collection[str], how: Derivation) -> None:

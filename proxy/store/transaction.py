@@ -224,9 +224,10 @@ class SqliteTransaction(Transaction):
         words = lexical.terms(columns["content"])
         self._keep_version(row, former)
         self._execute(_SQL["update"], {**columns, "row": number, "change": change, "term_count": len(words)})
-        if packed is not None:
-            keys = {"row": number, "fingerprint": self._around.fingerprint, "vector": packed}
-            self._execute(_SQL["set_vector"], keys)
+        if packed is not None or memory.content != former.content:
+            # A vector of the former words would stand for what is no longer said.
+            fingerprint = self._around.fingerprint if packed is not None else None
+            self._execute(_SQL["set_vector"], {"row": number, "fingerprint": fingerprint, "vector": packed})
         moved = memory.state != former.state or was_in != columns["partition"]
         if moved or memory.content != former.content:
             self._drop_terms(row)

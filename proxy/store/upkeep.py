@@ -22,6 +22,14 @@ _LONGEST_RETRY_S = 3_600.0
 _NICE = 10
 
 
+def least_pressing() -> None:
+    """Let every other thread go before this one: whoever waits for an answer goes first."""
+    if sys.platform == "linux":
+        # On Linux a priority is a thread's own.
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
 class Upkeep:
     """Does what is due, each name once however often it is asked for.
 
@@ -78,10 +86,7 @@ class Upkeep:
             atexit.unregister(self.close)
 
     def _run(self) -> None:
-        if sys.platform == "linux":
-            # On Linux a priority is a thread's own: whoever waits for an answer goes first.
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        least_pressing()
         while (name := self._next()) is not None:
             self._turn(name)
 

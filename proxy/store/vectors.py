@@ -147,6 +147,10 @@ class VectorIndex:
             self.erase(partition)
         self._upkeep.request(_ALL)
 
+    def drop_foreign(self) -> None:
+        """Remove the files of other models, which nothing needs once every record has a vector of this one."""
+        self._files.drop_foreign()
+
     def trouble(self) -> str | None:
         """What keeps large partitions from being searched by their files; None when nothing does."""
         if self._undropped:
