@@ -483,8 +483,8 @@ def test_random_changes_keep_records_words_and_vectors_together(
     tmp_path_factory: pytest.TempPathFactory, kind: type[SqliteStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind is not SqliteStore:
-        monkeypatch.setattr("proxy.store.postings._KEPT_FROM", 1)
-        monkeypatch.setattr("proxy.store.postings._MOST_CHANGED", 5)
+        monkeypatch.setattr("proxy.store.term_maps.MOST_RECORDS", 0)
+        monkeypatch.setattr("proxy.store.postings._MOST_CHANGES", 5)
     AgainstModel.directory, AgainstModel.kind = tmp_path_factory, kind
     run_state_machine_as_test(AgainstModel, settings=settings(max_examples=12, stateful_step_count=20, deadline=None))
 

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from proxy.plugs import Found
 from proxy.store.contents import Contents
 from proxy.store.index_file import IndexFiles
 from proxy.store.partition import NEVER, Entry, Partition, Snapshot, Stored, pack
+from proxy.store.readers import Readers
 from proxy.store.search import Leg, find
 from proxy.store.vectors import Limits, VectorIndex
 from tests.store_samples import DIMENSION, unit
@@ -105,6 +107,7 @@ class Reading(Contents):
     """Contents from a function instead of a database."""
 
     def __init__(self, load: Callable[[str], Sequence[Stored]]) -> None:
+        super().__init__(cast(Readers, None), "model", DIMENSION)
         self.load = load
 
     def chunks(self, partition: str) -> Iterator[Sequence[Stored]]:

@@ -13,11 +13,15 @@ import numpy.typing as npt
 
 from proxy.scope import Scope
 from proxy.store import queries, records
+from proxy.store.kept import ByRow
 from proxy.store.partition import Stored, thread_of
 from proxy.store.readers import Readers
 
 _SQL = queries.load("memories")
 CHUNK = 1_000
+_KEPT_BYTES = 16 * 1024 * 1024
+_KEPT_EACH_BYTES = 250
+"""What a vector takes in memory beside its numbers."""
 
 
 class Contents:
@@ -26,11 +30,13 @@ class Contents:
     Args:
         readers: Of the database.
         fingerprint: Of the present model; other vectors count as none.
+        dimension: Of its vectors.
     """
 
-    def __init__(self, readers: Readers, fingerprint: str) -> None:
+    def __init__(self, readers: Readers, fingerprint: str, dimension: int) -> None:
         self._readers = readers
         self._fingerprint = fingerprint
+        self._vectors: ByRow[bytes] = ByRow(_KEPT_BYTES // (2 * dimension + _KEPT_EACH_BYTES))
 
     def chunks(self, partition: str) -> Iterator[Sequence[Stored]]:
         """All active records; a small partition's in one query.
@@ -73,10 +79,23 @@ class Contents:
         Raises:
             StoreUnavailable: It cannot be read now.
         """
-        agent, user, shared = scope.readable
-        keys = {"rows": records.dumps([*rows]), "agent": agent, "user": user, "shared": shared}
-        found = self._readers.all(_SQL["vectors_by_rows"], {**keys, "fingerprint": self._fingerprint})
-        return dict(found)
+        found = self._vectors.find(rows, scope.readable)
+        if missing := [row for row in rows if row not in found]:
+            mark = self._vectors.mark()
+            agent, user, shared = scope.readable
+            keys = {"rows": records.dumps(missing), "agent": agent, "user": user, "shared": shared}
+            read = self._readers.all(_SQL["vectors_by_rows"], {**keys, "fingerprint": self._fingerprint})
+            self._vectors.keep({row: (partition, vector) for row, partition, vector in read}, mark)
+            found |= {row: vector for row, _, vector in read}
+        return found
+
+    def changed(self, row: int) -> None:
+        """A commit changed a record's vector, or took it away."""
+        self._vectors.drop((row,))
+
+    def changed_all(self) -> None:
+        """Any vector may be another one."""
+        self._vectors.clear()
 
     def large_partitions(self, above: int) -> list[str]:
         """Partitions with more vectors than `above`.

@@ -1,98 +1,54 @@
 """Records kept in memory once read: reading is far more frequent than writing, and a record takes long to decode.
 
-In: rows and records as read, and the rows that commits changed. Out: records by row, never older than the last commit
-that a caller was told of.
+In: rows and what was read of them, and the rows that commits changed. Out: the same by row, never older than the last
+commit that a caller was told of.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from proxy.glance import Glance, glance
 from proxy.types import Memory
 
 MOST = 10_000
+T = TypeVar("T")
 
 
-class Kept(NamedTuple):
-    """A record in memory.
-
-    Args:
-        partition: Where it lies.
-        memory: The record.
-        seen: What ranking must know of it.
-    """
-
-    partition: str
-    memory: Memory
-    seen: Glance
-
-
-class KeptRecords:
-    """Decoded records by row. Safe to use from any thread.
+class ByRow(Generic[T]):
+    """What was read of records, by row. Safe to use from any thread.
 
     Args:
         most: How many are kept; past it the ones read in longest ago go.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._records: dict[int, Kept] = {}
-        self._rows: dict[str, int] = {}
+        self._held: dict[int, tuple[str, T]] = {}
         self._changes = 0
         self._lock = threading.Lock()
 
-    def find(self, rows: Collection[int], partitions: Collection[str]) -> dict[int, Memory]:
+    def find(self, rows: Collection[int], partitions: Collection[str]) -> dict[int, T]:
         """Those of `rows` that are kept and lie in one of `partitions`."""
-        found = {}
-        for row in rows:
-            kept = self._records.get(row)
-            if kept is not None and kept.partition in partitions:
-                found[row] = kept.memory
-        return found
-
-    def glances(self, rows: Collection[int], partitions: Collection[str]) -> list[Glance | None]:
-        """What ranking must know of each of `rows`; None for those that are not kept, or lie elsewhere."""
-        get = self._records.get
-        return [kept.seen if (kept := get(row)) is not None and kept.partition in partitions else None for row in rows]
-
-    def named(self, ids: Collection[str], partitions: Collection[str]) -> dict[str, Memory]:
-        """Those with one of these ids that are kept and lie in one of `partitions`."""
-        found = {}
-        for one in ids:
-            kept = self._records.get(self._rows.get(one, -1))
-            if kept is not None and kept.partition in partitions and kept.memory.id == one:
-                found[one] = kept.memory
-        return found
+        get = self._held.get
+        return {row: held[1] for row in rows if (held := get(row)) is not None and held[0] in partitions}
 
     def mark(self) -> int:
         """The state of things before a read, for `keep`."""
         return self._changes
 
-    def keep(self, read: Mapping[int, tuple[str, Memory]], mark: int) -> None:
+    def keep(self, read: Mapping[int, tuple[str, T]], mark: int) -> None:
         """Keep what was read, unless a commit came in between: it might have changed just that.
 
         Args:
-            read: Partition and record by row.
+            read: Partition and what was read, by row.
             mark: From before the read.
         """
-        seen = {row: Kept(partition, memory, glance(memory)) for row, (partition, memory) in read.items()}
         with self._lock:
-            if mark != self._changes:
-                return
-            self._records.update(seen)
-            self._rows.update((one.memory.id, row) for row, one in seen.items())
-            self._trim()
-
-    def put(self, row: int, partition: str, memory: Memory) -> None:
-        """A commit brought a new record."""
-        kept = Kept(partition, memory, glance(memory))
-        with self._lock:
-            self._records[row] = kept
-            self._rows[memory.id] = row
-            self._trim()
+            if mark == self._changes:
+                self._add(read)
 
     def drop(self, rows: Collection[int]) -> None:
         """These records changed or are gone."""
@@ -101,12 +57,74 @@ class KeptRecords:
             for row in rows:
                 self._remove(row)
 
-    def _trim(self) -> None:
-        surplus = len(self._records) - self._most
-        for row in list(self._records)[:surplus] if surplus > 0 else ():
+    def clear(self) -> None:
+        """Any may have changed."""
+        with self._lock:
+            self._changes += 1
+            for row in [*self._held]:
+                self._remove(row)
+
+    def _add(self, read: Mapping[int, tuple[str, T]]) -> None:
+        self._held.update(read)
+        surplus = len(self._held) - self._most
+        for row in [*self._held][:surplus] if surplus > 0 else ():
             self._remove(row)
 
-    def _remove(self, row: int) -> None:
-        kept = self._records.pop(row, None)
-        if kept is not None:
-            self._rows.pop(kept.memory.id, None)
+    def _remove(self, row: int) -> T | None:
+        held = self._held.pop(row, None)
+        return None if held is None else held[1]
+
+
+class Known(NamedTuple):
+    """A record in memory.
+
+    Args:
+        memory: The record.
+        seen: What ranking must know of it.
+    """
+
+    memory: Memory
+    seen: Glance
+
+
+class KeptRecords(ByRow[Known]):
+    """Decoded records, by row and by id."""
+
+    def __init__(self, most: int = MOST) -> None:
+        super().__init__(most)
+        self._rows: dict[str, int] = {}
+
+    def memories(self, rows: Collection[int], partitions: Collection[str]) -> dict[int, Memory]:
+        """Those of `rows` that are kept and lie in one of `partitions`."""
+        return {row: known.memory for row, known in self.find(rows, partitions).items()}
+
+    def glances(self, rows: Collection[int], partitions: Collection[str]) -> list[Glance | None]:
+        """What ranking must know of each of `rows`; None for those that are not kept, or lie elsewhere."""
+        found = self.find(rows, partitions)
+        return [known.seen if (known := found.get(row)) is not None else None for row in rows]
+
+    def named(self, ids: Collection[str], partitions: Collection[str]) -> dict[str, Memory]:
+        """Those with one of these ids that are kept and lie in one of `partitions`."""
+        rows = [row for one in ids if (row := self._rows.get(one)) is not None]
+        found = {memory.id: memory for memory in self.memories(rows, partitions).values()}
+        return {one: found[one] for one in ids if one in found}
+
+    def keep_read(self, read: Mapping[int, tuple[str, Memory]], mark: int) -> None:
+        """As `keep`, of decoded records."""
+        self.keep({row: (where, Known(memory, glance(memory))) for row, (where, memory) in read.items()}, mark)
+
+    def put(self, row: int, partition: str, memory: Memory) -> None:
+        """A commit brought a new record."""
+        known = Known(memory, glance(memory))
+        with self._lock:
+            self._add({row: (partition, known)})
+
+    def _add(self, read: Mapping[int, tuple[str, Known]]) -> None:
+        self._rows.update((known.memory.id, row) for row, (_, known) in read.items())
+        super()._add(read)
+
+    def _remove(self, row: int) -> Known | None:
+        known = super()._remove(row)
+        if known is not None:
+            self._rows.pop(known.memory.id, None)
+        return known

@@ -56,7 +56,7 @@ FROM json_each(:rows) AS wanted CROSS JOIN memories ON row = wanted.value
 WHERE +partition = :partition AND state = 'active';
 
 -- name: vectors_by_rows
-SELECT row, vector FROM json_each(:rows) AS wanted CROSS JOIN memories ON row = wanted.value
+SELECT row, partition, vector FROM json_each(:rows) AS wanted CROSS JOIN memories ON row = wanted.value
 WHERE +partition IN (:agent, :user, :shared) AND fingerprint = :fingerprint AND vector IS NOT NULL;
 
 -- name: large_partitions
@@ -65,8 +65,8 @@ SELECT partition FROM memories WHERE state = 'active' AND +fingerprint = :finger
 GROUP BY partition HAVING count(*) > :above;
 
 -- name: postings
--- Rows after :after that hold a term, given with the partitions in front; at most :cap of them.
-SELECT count(*), group_concat(rowid) FROM (SELECT rowid FROM fts WHERE fts MATCH :match AND rowid > :after LIMIT :cap);
+-- Rows that hold a term, given with the partitions in front; at most :cap of them.
+SELECT count(*), group_concat(rowid) FROM (SELECT rowid FROM fts WHERE fts MATCH :match LIMIT :cap);
 
 -- name: versions
 SELECT change, state, at FROM versions WHERE id = :id ORDER BY seq;

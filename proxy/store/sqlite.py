@@ -109,7 +109,7 @@ class SqliteStore(Store):
         self._health = Health(path)
         self._health.examine()
         self._readers = Readers(path, self._health)
-        self._contents = Contents(self._readers, fingerprint)
+        self._contents = Contents(self._readers, fingerprint, dimension)
         files = IndexFiles(path.parent / "index", fingerprint, dimension)
         self._index = VectorIndex(self._contents, files, dimension, exact_below)
         self._postings = Postings(self._readers)
@@ -147,7 +147,7 @@ class SqliteStore(Store):
         mark = self._kept.mark()
         rows = self._readers.all(_SQL["by_ids"], {"ids": records.dumps(missing), **partitions(scope)})
         read = {row[records.ROW]: (row[records.PARTITION], records.row_to_memory(row)) for row in rows}
-        self._kept.keep(read, mark)
+        self._kept.keep_read(read, mark)
         return (*kept.values(), *(memory for _, memory in read.values()))
 
     def list(
@@ -235,7 +235,7 @@ class SqliteStore(Store):
 
     def load(self, scope: Scope, rows: Collection[int]) -> Mapping[int, Memory]:
         self._health.refuse()
-        found = self._kept.find(rows, scope.readable)
+        found = self._kept.memories(rows, scope.readable)
         missing = [row for row in rows if row not in found]
         if missing:
             mark = self._kept.mark()
@@ -244,7 +244,7 @@ class SqliteStore(Store):
                 row[records.ROW]: (row[records.PARTITION], records.row_to_memory(row))
                 for row in self._readers.all(_SQL["by_rows"], keys)
             }
-            self._kept.keep(read, mark)
+            self._kept.keep_read(read, mark)
             found.update({row: memory for row, (_, memory) in read.items()})
         return found
 

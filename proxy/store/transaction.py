@@ -115,7 +115,7 @@ class SqliteTransaction(Transaction):
         self._know_owner(records.owner_of(memory))
         if memory.state == "active":
             self._add_terms(row, columns["partition"], words)
-            self._unit.after_commit.append(partial(self._around.postings.inserted, columns["partition"]))
+            self._reword(columns["partition"], row, words)
             self._index(columns["partition"], _entry(row, memory, len(words), packed))
             self._newly(row, columns, memory)
         self._changed(columns["partition"])

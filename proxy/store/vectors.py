@@ -116,10 +116,12 @@ class VectorIndex:
 
     def put(self, partition: str, entry: Entry) -> None:
         """A commit added or changed an active record."""
+        self._contents.changed(entry.row)
         self._change(partition, lambda held: held.put(entry))
 
     def remove(self, partition: str, row: int) -> None:
         """A commit took a record out of the active ones."""
+        self._contents.changed(row)
         self._change(partition, lambda held: held.remove(row))
 
     def erase(self, partition: str, *, committed: bool = True) -> None:
@@ -142,6 +144,7 @@ class VectorIndex:
             self._slots.clear()
             self._sizes.clear()
             self._nbytes = self._file_bytes = self._open_files = 0
+        self._contents.changed_all()
         self._upkeep.forgive()
         for partition in self._files.partitions():
             self.erase(partition)
