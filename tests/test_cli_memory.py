@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import free_port
-from proxy.cli.memory import reading
+from proxy.cli.memory import reading, showing
 from tests.calls import Memories
 from tests.commands import Commands, Ran
 from tests.running import Running
@@ -301,3 +301,16 @@ def test_without_a_proxy_every_command_says_how_to_start_one(
     ran = Commands(monkeypatch, capsys, tmp_path, ("--url", url))("memory", *args)
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.startswith(f"sidemirror: no proxy answers at {url}; start it with 'sidemirror serve'")
+
+
+def test_the_steps_that_led_to_a_memory_are_told_with_its_history() -> None:
+    led = [
+        {"tool": "list_rows", "status": "ok", "memory_id": None, "content": None, "at": "2026-11-02T08:30:00Z"},
+        {"tool": None, "status": "error", "memory_id": NOBODY, "content": "[bold]no space[/bold]", "at": None},
+    ]
+    console = showing.console()
+    with console.capture() as captured:
+        console.print(showing.steps(led))
+    said = captured.get()
+    assert said.index("list_rows") < said.index("[bold]no space[/bold]")
+    assert "error" in said

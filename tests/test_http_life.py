@@ -16,9 +16,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from proxy.chain import walk
 from proxy.observe import answer_hash
-from proxy.scope import Scope
 from proxy.store.sqlite import SqliteStore
 from tests.calls import RULES, Memories, Said, answered, ask, contents, refused, tell
 from tests.running import ROOT, Running, eventually, running
@@ -385,7 +383,7 @@ TASKS = {
 
 
 @both
-def test_the_memories_of_a_tool_chain_lead_back_to_the_first(thread: Thread, tongue: Tongue, tmp_path: Path) -> None:
+def test_the_memories_of_a_tool_chain_lead_back_to_the_first(thread: Thread, tongue: Tongue) -> None:
     task = TASKS[tongue]
     thread.messages.append({"role": "user", "content": task.wish})
     for number, (tool, result) in enumerate(zip(TOOLS, task.results, strict=True)):
@@ -394,13 +392,13 @@ def test_the_memories_of_a_tool_chain_lead_back_to_the_first(thread: Thread, ton
         thread.messages.append({"role": "tool", "tool_call_id": f"call_{number}", "content": result})
     thread.go_on(completion(task.done), {"role": "assistant", "content": task.done})
     last = next(one for one in thread.product.records(thread.user) if one["kind"] == "tool_failure")
-    scope = Scope(last["tenant"], thread.user, last["agent_id"])
-    with copied(thread.product, tmp_path) as store:
-        way = walk(store, scope, last["id"])
-    assert [step.tool for step in way] == list(TOOLS)
-    assert [step.status for step in way] == ["ok", "ok", "error"]
+    with thread.product.http(thread.user, agent=last["agent_id"]) as http:
+        way = http.get(f"/memory/records/{last['id']}/history").json()["steps"]
+    assert [step["tool"] for step in way] == list(TOOLS)
+    assert [step["status"] for step in way] == ["ok", "ok", "error"]
+    assert way[-1]["memory_id"] == last["id"]
     for step, result in zip(way[:2], task.results[:2], strict=True):
-        assert result.rstrip("。.") in (step.content or "")
+        assert result.rstrip("。.") in step["content"]
 
 
 @contextmanager

@@ -106,7 +106,7 @@ class MemoryApi:
 
     def _doors(self, entrance: Entrance) -> list[Route]:
         store, access, idempotency = self.store, self.access, Idempotency(self.store, self.clock)
-        records = RecordsDoor(entrance, store, self.remember, self.policies, self.clock, idempotency)
+        records = RecordsDoor(entrance, store, self.working, self.remember, self.policies, self.clock, idempotency)
         review = ReviewDoor(entrance, store, self.remember, access.min_confidence)
         search = SearchDoor(entrance, self.recall, self.policies, self.clock, self.rehearsal)
         transfer = TransferDoor(entrance, store, self.importer, idempotency)

@@ -128,10 +128,23 @@ class RecordPage(Shape):
         return cls(data=tuple(Record.of(memory) for memory in page.items), next_cursor=page.next_cursor)
 
 
+class TakenStep(Shape):
+    """A step of a task that led to a record."""
+
+    tool: str | None = Field(description="Null for what was not made from a tool's result.")
+    status: Literal["ok", "error"]
+    memory_id: str | None = Field(description="What was remembered of it; null while only a slot was filled.")
+    content: str | None
+    at: AwareDatetime | None
+
+
 class History(Shape):
     """Every state that a record, and those that it superseded, were in; oldest first."""
 
     data: tuple[RecordVersion, ...]
+    steps: tuple[TakenStep, ...] = Field(
+        (), description="The tool calls of its task that led to it, the record itself last; empty where none did."
+    )
     next_cursor: None = None
 
 

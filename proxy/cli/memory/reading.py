@@ -149,7 +149,8 @@ def history(
     user: UserOption = None,
     agent: AgentOption = None,
 ) -> None:
-    """Show every state that a memory, and those it replaced, were in; the oldest first.
+    """Show every state that a memory, and those it replaced, were in, and the tool calls that led to it; the oldest
+    first.
 
     Exit status: 0; 1 when there is no such memory; 2 when the proxy could not
     be asked.
@@ -159,7 +160,13 @@ def history(
     """
     whom = as_holder(target(url, key, user, agent), memory_id)
     found = asked(whom, lambda client: client.request("GET", f"records/{memory_id}/history"))
-    print_json(found) if as_json else showing.console().print(showing.versions(found["data"]))
+    if as_json:
+        print_json(found)
+        return
+    console = showing.console()
+    console.print(showing.versions(found["data"]))
+    if found["steps"]:
+        console.print("It came of these steps:", showing.steps(found["steps"]))
 
 
 def _count(number: int) -> str:

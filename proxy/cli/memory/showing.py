@@ -84,6 +84,15 @@ def versions(found: Sequence[Record]) -> Table:
     return table
 
 
+def steps(found: Sequence[Record]) -> Table:
+    """The steps of a task that led to a record, oldest first."""
+    table = Table("when", "tool", "status", "memory")
+    for one in found:
+        cells = (minute(one["at"]) if one["at"] else "", one["tool"] or "-", one["status"], one["content"] or "-")
+        table.add_row(*map(escape, cells), style="red" if one["status"] == "error" else None)
+    return table
+
+
 def day(moment: str) -> str:
     """The local day of a time of the API."""
     return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d}"

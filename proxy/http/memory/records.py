@@ -5,7 +5,8 @@ In: requests. Out: records as `shapes.Record`. Writes go through `Remember`: gua
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -13,15 +14,16 @@ from typing import Any
 from aiohttp import web
 
 from proxy.auth import Principal
-from proxy.errors import RequestError
+from proxy.chain import walk
+from proxy.errors import RequestError, WorkingMemoryUnavailable
 from proxy.http.answers import shape_answer
 from proxy.http.bodies import USER_KINDS, Listing, NewRecord, RecordChange, read_body, read_query
 from proxy.http.memory.entrance import Entrance, no_record
 from proxy.http.memory.idempotency import Idempotency, Reply, fingerprint, key_of
 from proxy.http.memory.preconditions import check_match, check_slot, etag, unchanged
 from proxy.http.operation import ETAG, IDEMPOTENCY_KEY, IF_MATCH, REPLAYED, Answer, Operation, Route
-from proxy.http.shapes import DeletedRecord, History, Record, RecordPage, RecordVersion, WrittenRecord
-from proxy.plugs import Store
+from proxy.http.shapes import DeletedRecord, History, Record, RecordPage, RecordVersion, TakenStep, WrittenRecord
+from proxy.plugs import Store, WorkingMemory
 from proxy.policy.rules import PolicySet
 from proxy.remember import Remember
 from proxy.scope import Scope
@@ -59,8 +61,8 @@ _OPERATIONS = (
         (Answer(200, "It is gone.", DeletedRecord),), headers=(IF_MATCH,), errors=(412,),
     ),
     Operation(
-        "GET", f"{_ONE}/history", "Every state that it and what it superseded were in", "records", "memory:read",
-        (Answer(200, "Oldest first.", History),),
+        "GET", f"{_ONE}/history", "Every state that it and what it superseded were in, and the steps that led to it",
+        "records", "memory:read", (Answer(200, "Oldest first.", History),),
     ),
 )  # fmt: skip
 
@@ -72,6 +74,7 @@ class RecordsDoor:
     Args:
         entrance: The way in.
         store: Reads.
+        working: Knows the calls of a session that made no memory.
         remember: Writes.
         policies: Returns the live policy set.
         clock: Returns now, aware UTC.
@@ -80,6 +83,7 @@ class RecordsDoor:
 
     entrance: Entrance
     store: Store
+    working: WorkingMemory
     remember: Remember
     policies: Callable[[], PolicySet]
     clock: Callable[[], datetime]
@@ -145,12 +149,25 @@ class RecordsDoor:
         return shape_answer(DeletedRecord(id=memory.id, forgotten=count))
 
     async def history(self, request: web.Request, principal: Principal) -> web.Response:
-        """Every version of a record and of those it superseded, oldest first."""
-        scope = self.entrance.owner(request, principal)
-        versions = await self.entrance.run(lambda: self.store.history(scope, request.match_info["id"]))
-        if not versions:
-            raise no_record(request.match_info["id"])
-        return shape_answer(History(data=tuple(RecordVersion.at(version) for version in versions)))
+        """Every version of a record and of those it superseded, and the steps that led to it; oldest first."""
+        scope, memory_id = self.entrance.owner(request, principal), request.match_info["id"]
+        history = await self.entrance.run(lambda: self._history(scope, memory_id))
+        if not history.data:
+            raise no_record(memory_id)
+        return shape_answer(history)
+
+    def _history(self, scope: Scope, memory_id: str) -> History:
+        versions = self.store.history(scope, memory_id)
+        session_id = versions[-1].memory.session_id if versions else None
+        steps: Sequence[Mapping[str, Any]] = ()
+        if session_id is not None:
+            with suppress(WorkingMemoryUnavailable):
+                steps = self.working.steps(scope.in_session(session_id))
+        way = walk(self.store, scope, memory_id, steps)
+        return History(
+            data=tuple(RecordVersion.at(version) for version in versions),
+            steps=tuple(TakenStep.model_validate(step) for step in way) if len(way) > 1 else (),
+        )
 
     def _written(self, scope: Scope, body: NewRecord) -> Reply:
         draft = _draft(body, self.policies().hash)
