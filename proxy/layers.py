@@ -178,6 +178,7 @@ def _connect(
         ttl_s=retention.working_ttl_s,
         max_items=retention.working_max_items,
         timeout_s=timeout_s,
+        discard=None if redis is None else redis.discard_damaged,
     )
 
 

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from proxy.store.directory_lock import FileLock, ServerRecord, read_record, writ
 from proxy.store.embedded_redis import DataDirectoryInUse, EmbeddedRedis
 from proxy.store.redis_server import find_binary, socket_for
 from proxy.store.server_process import start_time
+from proxy.store.working import RedisWorkingMemory
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 KEYS = 300
@@ -422,7 +424,8 @@ def test_damaged_file_is_moved_aside_and_the_server_starts_empty(
         client.set("city", "Rome")
     (aside,) = (data / "redis").glob("damaged-*")
     assert (aside / "appendonlydir" / path.name).read_bytes().startswith(b"garbage")
-    assert second.discard_damaged() == 1
+    with closing(RedisWorkingMemory(second.url, timeout_s=5, discard=second.discard_damaged)) as memory:
+        assert memory.rewrite()
     assert not aside.exists()
 
 

@@ -197,7 +197,7 @@ def test_other_scopes_see_nothing(memory: RedisWorkingMemory, other: Scope) -> N
 
 def test_scope_without_session_is_refused(memory: RedisWorkingMemory) -> None:
     nowhere = ALICE.in_session(None)
-    for call in (memory.slots, memory.steps, memory.end, memory.touch, lambda scope: memory.put(scope, [slot("a")])):
+    for call in (memory.slots, memory.steps, memory.end, lambda scope: memory.put(scope, [slot("a")])):
         with pytest.raises(ValueError, match="session"):
             call(nowhere)
 
@@ -217,7 +217,6 @@ def test_reads_and_writes_slide_the_ttl(memory: RedisWorkingMemory, raw: Any) ->
         lambda: memory.steps(ALICE),
         lambda: memory.put(ALICE, [slot("food")]),
         lambda: memory.append_step(ALICE, {"tool": "cat"}),
-        lambda: memory.touch(ALICE),
     ]
     for touch in touches:
         for key in (KEY, CHAIN):
@@ -362,7 +361,7 @@ def test_idle_sessions_are_those_inactive_since(make: Callable[..., RedisWorking
         clock.now = 1000.0 + 10 * number
         memory.put(scope, [slot("city")])
     clock.now = 1100.0
-    memory.touch(scopes[0])
+    memory.put(scopes[0], [slot("city")])
     memory.append_step(scopes[1], {"tool": "ls"})
     memory.slots(scopes[2])
     raw.zadd("idle", {"nonsense": 1})
@@ -383,9 +382,9 @@ def test_idle_session_is_claimed_once_and_keeps_its_data(memory: RedisWorkingMem
 def test_idle_set_forgets_sessions_that_nobody_ends(make: Callable[..., RedisWorkingMemory], raw: Any) -> None:
     clock = FakeClock()
     memory = make(clock=clock)
-    memory.touch(ALICE)
+    memory.put(ALICE, [slot("city")])
     clock.now += 8 * 86_400
-    memory.touch(ALICE.in_session("s2"))
+    memory.put(ALICE.in_session("s2"), [slot("city")])
     assert raw.zcard("idle") == 1
 
 

@@ -163,9 +163,12 @@ class EmbeddedRedis:
             except SidemirrorError as error:
                 log.error("embedded_redis_restart_failed", error_type=type(error).__name__, reason=str(error))
 
-    def discard_damaged(self) -> int:
-        """Delete damaged files that were moved aside, so that forgotten text does not live on in them; how many."""
-        return discard_aside(self.directory)
+    def discard_damaged(self) -> None:
+        """Delete damaged files that were moved aside, so that forgotten text does not live on in them."""
+        try:
+            discard_aside(self.directory)
+        except OSError as error:
+            log.error("damaged_redis_files_not_removed", error_type=type(error).__name__, hint=str(error))
 
     def _bring_up(self) -> None:
         try:

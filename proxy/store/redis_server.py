@@ -184,12 +184,14 @@ def move_aside(directory: Path) -> Path:
     return aside
 
 
-def discard_aside(directory: Path) -> int:
-    """Delete what `move_aside` kept; how many."""
-    aside = list(directory.glob("damaged-*"))
-    for damaged in aside:
+def discard_aside(directory: Path) -> None:
+    """Delete what `move_aside` kept.
+
+    Raises:
+        OSError: Some of it is still there.
+    """
+    for damaged in directory.glob("damaged-*"):
         shutil.rmtree(damaged)
-    return len(aside)
 
 
 def _quoted(path: Path) -> str:

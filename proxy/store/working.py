@@ -41,6 +41,7 @@ class RedisWorkingMemory:
         timeout_s: Deadline of each wait on the socket, seconds.
         clock: Unix seconds, for the idle set.
         breaker_clock: Monotonic seconds, for the breaker.
+        discard: Deletes what else on this machine may hold text of Redis's; None where there is nothing.
 
     Raises:
         ValueError: The URL is wrong, or a limit is not positive.
@@ -56,6 +57,7 @@ class RedisWorkingMemory:
         timeout_s: float = 0.03,
         clock: Callable[[], float] = time.time,
         breaker_clock: Callable[[], float] = time.monotonic,
+        discard: Callable[[], object] | None = None,
     ) -> None:
         if min(ttl_s, max_items, max_steps, timeout_s) <= 0:
             raise ValueError("ttl_s, max_items, max_steps and timeout_s must be positive")
@@ -64,6 +66,7 @@ class RedisWorkingMemory:
         self._max_items = max_items
         self._max_steps = max_steps
         self._clock = clock
+        self._discard = discard
 
     def with_timeout(self, timeout_s: float) -> RedisWorkingMemory:
         """The same layer under another deadline; when Redis refuses writes, both know. To be closed by itself."""
@@ -118,15 +121,6 @@ class RedisWorkingMemory:
             *self._active(key),
             writes=True,
         )
-
-    def touch(self, scope: Scope) -> None:
-        """Say that the session is in use: slides its TTL and moves it up in the idle set.
-
-        Raises:
-            WorkingMemoryUnavailable: Redis does not answer, or refuses writes.
-            ValueError: The scope has no session.
-        """
-        self._link.run(*self._slide(scope, self._ttl_ms), *self._active(session_key(scope)), writes=True)
 
     def append_step(self, scope: Scope, step: Mapping[str, Any]) -> None:
         """Add a step to the session's task chain.
@@ -242,6 +236,8 @@ class RedisWorkingMemory:
         Raises:
             WorkingMemoryUnavailable: Redis does not answer.
         """
+        if self._discard is not None:
+            self._discard()
         (reply,) = self._link.run(("BGREWRITEAOF",), expected=(ResponseError,))
         return not isinstance(reply, ResponseError)
 
