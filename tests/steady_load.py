@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import httpx
 
@@ -153,22 +153,24 @@ def settled(product: Running, user: str, heard: Heard) -> None:
     with product.http(user) as http:
         accounts = {one.marker: _account(http, one) for one in heard.said}
     stored = Counter(re.findall(r"\b[mw][0-9a-f]{10}\b", " ".join(_contents(product, user))))
-    done = [marker for marker, status in accounts.items() if status == "done"]
-    assert [marker for marker in [*done, *heard.kept] if stored[marker] != 1] == []
+    done = {marker: written for marker, written in accounts.items() if written["status"] == "done"}
+    assert {marker: done.get(marker) for marker in [*done, *heard.kept] if stored[marker] != 1} == {}
     assert [marker for marker, count in stored.items() if count > 1] == []
     assert [marker for marker in heard.refused if stored[marker]] == []
 
 
-def _account(http: httpx.Client, one: Said) -> str:
-    """What the ledger says of a call once it is not queued any more."""
+def _account(http: httpx.Client, one: Said) -> dict[str, Any]:
+    """What the ledger says was written of a call, once it is not queued any more."""
 
-    def settled() -> str | None:
+    def settled() -> dict[str, Any] | None:
         response = http.get(f"/memory/requests/{one.request_id}")
         assert response.status_code == 200, response.text
-        status: str = response.json()["written"]["status"]
-        return None if status == "queued" else status
+        written: dict[str, Any] = response.json()["written"]
+        return None if written["status"] == "queued" else written
 
-    return cast(str, eventually(settled, within_s=_SETTLE_S))
+    found = eventually(settled, within_s=_SETTLE_S)
+    assert found is not None
+    return found
 
 
 def _contents(product: Running, user: str) -> list[str]:

@@ -18,7 +18,8 @@ import typer
 from proxy import __version__
 from proxy.cli import main
 from proxy.cli.commands import cli
-from tests.running import ROOT, Running
+from tests.running import ROOT, Running, running
+from tests.scripted import ScriptedUpstream
 
 RULE = """
 version: 1
@@ -290,4 +291,12 @@ def test_the_demo_compares_with_and_without_memory_offline(tmp_path: Path) -> No
 def test_the_demo_plays_against_a_running_proxy(product: Running, tmp_path: Path) -> None:
     shown = sessions(demo(tmp_path, "--url", product.address))
     assert set(shown) == {"first on", "second on"}
+    assert "用户喜欢深色模式" in shown["second on"][0]
+
+
+def test_the_demo_plays_against_a_proxy_where_each_key_is_a_tenant(provider: ScriptedUpstream, tmp_path: Path) -> None:
+    (folder := tmp_path / "proxy").mkdir()
+    config = {"upstream": {"base_url": provider.url}, "auth": {"tenant": "api_key"}, "recall": {"deadline_ms": 5_000}}
+    with running(folder, config=config) as product:
+        shown = sessions(demo(tmp_path, "--url", product.address))
     assert "用户喜欢深色模式" in shown["second on"][0]

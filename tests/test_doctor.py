@@ -190,6 +190,15 @@ class TestInstallation:
         assert found.status == "broken"
         assert "a.yaml:2:1" in found.message
 
+    def test_rules_of_ones_own_alone_are_told_to_take_the_place_of_the_shipped_ones(self, here: Installation) -> None:
+        (folder := here.folder / "policies" / "local").mkdir(parents=True)
+        (folder / "own.yaml").write_text("version: 1\n", encoding="utf-8")
+        (found,) = installation.policies(here.config())
+        assert (found.status, found.advice) == (
+            "warning",
+            "let 'sidemirror init' write the shipped files beside local/",
+        )
+
     def test_a_missing_or_cut_secret_is_broken_where_tenants_hang_on_it(self, tmp_path: Path) -> None:
         here = installed(tmp_path / "here", auth={"tenant": "api_key"})
         secret = here.data / "secret"

@@ -24,6 +24,8 @@ from proxy.config import Override, default_path, load
 
 _LEDGER_POLL_S = 0.05
 _LEDGER_WAIT_S = 15.0
+_OFFLINE_KEY = "demo"
+"""For `demo/echo`, which asks for none: with `auth.tenant: api_key` a call without a key gets no memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,11 @@ async def run(url: str | None, model: str | None, *, compare: bool, console: Con
     key = os.environ.get("OPENAI_API_KEY", "")
     model = model or ("gpt-4o-mini" if key else "demo/echo")
     console.print(f"model [bold]{model}[/bold]" + ("" if key else " (offline: it quotes the memory it is given)"))
-    async with _proxy(url) as base, aiohttp.ClientSession(base) as client:
+    bearer = key or (_OFFLINE_KEY if model == "demo/echo" else "")
+    headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+    async with _proxy(url) as base, aiohttp.ClientSession(base, headers=headers) as client:
         for story in STORIES:
-            await _play(client, story, model, key, compare=compare, console=console)
+            await _play(client, story, model, compare=compare, console=console)
 
 
 @asynccontextmanager
@@ -89,16 +93,14 @@ async def _proxy(url: str | None) -> AsyncIterator[str]:
             yield address
 
 
-async def _play(
-    client: aiohttp.ClientSession, story: Story, model: str, key: str, *, compare: bool, console: Console
-) -> None:
+async def _play(client: aiohttp.ClientSession, story: Story, model: str, *, compare: bool, console: Console) -> None:
     user = f"{story.user}-{secrets.token_hex(3)}"
     console.rule(f"[bold]{user}")
     for text in story.first:
-        await _turn(client, user, "first", text, model, key, console=console)
-    await _turn(client, user, "second", story.second, model, key, console=console)
+        await _turn(client, user, "first", text, model, console=console)
+    await _turn(client, user, "second", story.second, model, console=console)
     if compare:
-        await _turn(client, user, "third", story.second, model, key, console=console, mode="off")
+        await _turn(client, user, "third", story.second, model, console=console, mode="off")
 
 
 async def _turn(
@@ -107,14 +109,11 @@ async def _turn(
     session: str,
     text: str,
     model: str,
-    key: str,
     *,
     console: Console,
     mode: str = "on",
 ) -> None:
     headers = {"X-Memory-User": user, "X-Memory-Session": session, "X-Memory-Mode": mode}
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
     body = {"model": model, "messages": [{"role": "user", "content": text}]}
     async with client.post("/v1/chat/completions", json=body, headers=headers) as response:
         answer = await response.json()

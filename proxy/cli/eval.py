@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from proxy import log
 from proxy.app import utc_now
@@ -71,10 +71,11 @@ def _played(settings: Config, asked: Sequence[Case], *, conflicts: bool) -> list
 
 def _show(figures: Figures, console: Console) -> None:
     columns = [name for name in _SHOWN_COLUMNS if name in figures.rows[OVERALL]]
-    table = Table("category", "n", *columns)
+    numbers = [Column(name, no_wrap=True, justify="right") for name in ("n", *columns)]
+    table = Table("category", *numbers, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for category, row in figures.rows.items():
         cells = (f"{100 * row[name]:.1f}" if name in row else "-" for name in columns)
-        table.add_row(escape(category), str(figures.counts[category]), *cells, end_section=category != OVERALL)
+        table.add_row(escape(category), str(figures.counts[category]), *cells)
     console.print(table)
     low, high = figures.interval
     console.print(f"R@10 with 95 % confidence {100 * low:.1f}-{100 * high:.1f}")

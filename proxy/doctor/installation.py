@@ -22,6 +22,7 @@ from proxy.doctor.finding import Finding, Repair
 from proxy.embed import BUILTIN_MODEL, opened
 from proxy.errors import EmbedderError, PolicyError
 from proxy.policy.load import load as load_policies
+from proxy.policy.load import policy_files
 from proxy.settings import API_DEADLINE_MS
 from proxy.store.data_dir import DATABASE, SECRET, installation
 
@@ -119,6 +120,12 @@ def policies(config: Config) -> Iterator[Finding]:
             )
         return
     count = f"{len(found.files)} files, {len(found.triggers)} rules"
+    if all(is_local for _, is_local in policy_files(config.policies)):
+        told = (
+            f"{count}, all of them in local/: the folder takes the place of the shipped rules, so none of those works"
+        )
+        yield Finding("policies", "warning", told, "let 'sidemirror init' write the shipped files beside local/")
+        return
     yield Finding("policies", "ok", f"{count}, all examples hold")
 
 

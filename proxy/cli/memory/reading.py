@@ -193,7 +193,9 @@ def _show_found(found: dict[str, Any]) -> None:
     else:
         complain("nothing was found")
     left_out = found.get("left_out")
-    if left_out is not None:
-        console.print(showing.parts([*found["data"], *left_out]))
+    if left_out is None:
+        return
+    if every := [*found["data"], *left_out]:
+        console.print(showing.parts(every))
     if left_out:
         console.print(showing.records(left_out, scores=True, reasons=True))

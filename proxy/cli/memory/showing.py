@@ -8,10 +8,11 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 Record = Mapping[str, Any]
 _STATE_STYLES = {"pending": "yellow", "superseded": "dim", "archived": "dim", "forgotten": "dim"}
+_ROOMY = 100
 _PARTS = ("dense", "lexical", "relevance", "decay", "confidence", "strength", "bonus", "later")
 
 
@@ -30,8 +31,7 @@ def records(found: Sequence[Record], *, scores: bool = False, reasons: bool = Fa
 
     Where it is told what a call would do with each, that has a column of its own.
     """
-    table = Table("id", *(["score"] if scores else []), "kind", "memory", "since", "state")
-    table.columns[0].no_wrap = True
+    table = Table(_id(), *(["score"] if scores else []), "kind", "memory", _whole("since"), _whole("state"))
     if reasons:
         table.add_column("left out")
     told = any("call" in one for one in found)
@@ -51,8 +51,7 @@ def records(found: Sequence[Record], *, scores: bool = False, reasons: bool = Fa
 
 def parts(found: Sequence[Record]) -> Table:
     """What the scores of search results are the product of."""
-    table = Table("id", *_PARTS)
-    table.columns[0].no_wrap = True
+    table = Table(_id(), *map(_whole, _PARTS), box=None, pad_edge=False)
     for one in found:
         figures = [one["parts"].get(name) for name in _PARTS]
         table.add_row(one["id"], *("-" if figure is None else f"{figure:.3f}" for figure in figures))
@@ -101,6 +100,15 @@ def day(moment: str) -> str:
 def minute(moment: str) -> str:
     """The local minute of a time of the API."""
     return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}"
+
+
+def _id() -> Column:
+    """Whole where there is room for it; folded on a narrow terminal, never cut."""
+    return Column("id", overflow="fold", no_wrap=console().width >= _ROOMY)
+
+
+def _whole(name: str) -> Column:
+    return Column(name, no_wrap=True)
 
 
 def _content(one: Record) -> str:
