@@ -36,7 +36,7 @@ class Contents:
     def __init__(self, readers: Readers, fingerprint: str, dimension: int) -> None:
         self._readers = readers
         self._fingerprint = fingerprint
-        self._vectors: ByRow[bytes] = ByRow(_KEPT_BYTES // (2 * dimension + _KEPT_EACH_BYTES))
+        self._vectors: ByRow[bytes] = ByRow(_KEPT_BYTES // (4 * dimension + _KEPT_EACH_BYTES))
 
     def chunks(self, partition: str) -> Iterator[Sequence[Stored]]:
         """All active records; a small partition's in one query.
@@ -74,7 +74,7 @@ class Contents:
         return np.array([row for (row,) in found], np.int64)
 
     def vectors(self, scope: Scope, rows: Sequence[int]) -> dict[int, bytes]:
-        """The vectors of some of the scope's records, by row; those without one are absent.
+        """The vectors of some of the scope's records, float32, by row; those without one are absent.
 
         Raises:
             StoreUnavailable: It cannot be read now.
@@ -85,8 +85,9 @@ class Contents:
             agent, user, shared = scope.readable
             keys = {"rows": records.dumps(missing), "agent": agent, "user": user, "shared": shared}
             read = self._readers.all(_SQL["vectors_by_rows"], {**keys, "fingerprint": self._fingerprint})
-            self._vectors.keep({row: (partition, vector) for row, partition, vector in read}, mark)
-            found |= {row: vector for row, _, vector in read}
+            wide = {row: (partition, _widened(vector)) for row, partition, vector in read}
+            self._vectors.keep(wide, mark)
+            found |= {row: vector for row, (_, vector) in wide.items()}
         return found
 
     def changed(self, row: int) -> None:
@@ -105,6 +106,10 @@ class Contents:
         """
         keys = {"fingerprint": self._fingerprint, "above": above}
         return [partition for (partition,) in self._readers.all(_SQL["large_partitions"], keys)]
+
+
+def _widened(packed: bytes) -> bytes:
+    return np.frombuffer(packed, "<f2").astype("<f4").tobytes()
 
 
 def _stored(found: Sequence[tuple[Any, ...]]) -> list[Stored]:

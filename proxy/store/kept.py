@@ -100,8 +100,8 @@ class KeptRecords(ByRow[Known]):
 
     def glances(self, rows: Collection[int], partitions: Collection[str]) -> list[Glance | None]:
         """What ranking must know of each of `rows`; None for those that are not kept, or lie elsewhere."""
-        found = self.find(rows, partitions)
-        return [known.seen if (known := found.get(row)) is not None else None for row in rows]
+        get = self._held.get
+        return [held[1].seen if (held := get(row)) is not None and held[0] in partitions else None for row in rows]
 
     def named(self, ids: Collection[str], partitions: Collection[str]) -> dict[str, Memory]:
         """Those with one of these ids that are kept and lie in one of `partitions`."""

@@ -239,7 +239,7 @@ def _compare(
     at = [place for place, row in zip(positions.tolist(), rows[positions].tolist(), strict=True) if row in found]
     if at:
         packed = b"".join([found[row] for row in rows[at].tolist()])
-        matrix = np.frombuffer(packed, "<f2").reshape(len(at), -1).astype(np.float32)
+        matrix = np.frombuffer(packed, "<f4").reshape(len(at), -1)
         for one, products in zip(cosines, np.stack(vectors) @ matrix.T, strict=True):
             one[at] = products
 
