@@ -34,7 +34,7 @@ from proxy.store.lexical import query_terms, terms
 from proxy.store.working import RedisWorkingMemory
 from proxy.types import Memory, Slot, Vector
 
-GOAL_P95_MS = 15.0
+GOAL_P95_MS = 5.0
 _PERCENTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 _SLOTS = 5
 
