@@ -14,9 +14,8 @@ from pathlib import Path
 
 import structlog
 
-from proxy.api_embedder import ApiEmbedder
 from proxy.config import Config
-from proxy.embed import open_embedder
+from proxy.embed import opened
 from proxy.errors import SidemirrorError, StoreUnavailable, WorkingMemoryUnavailable
 from proxy.metrics import Metrics
 from proxy.observe import answer_hash
@@ -78,9 +77,7 @@ def open_layers(config: Config, stack: AsyncExitStack, metrics: Metrics, *, stri
     """
     _lock_data_dir(config, stack)
     policies = _hold_policies(config, metrics)
-    embedder = open_embedder(config)
-    if isinstance(embedder, ApiEmbedder):
-        stack.callback(embedder.close)
+    embedder = stack.enter_context(opened(config))
     tokens = TokenCounter()
     store = _open_store(config, embedder, tokens, stack, strict=strict)
     redis = _start_redis(config, stack)

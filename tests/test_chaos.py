@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy import app, layers
+from proxy import app, embed, layers
 from proxy.embed import open_embedder
 from proxy.errors import EmbedderError
 from proxy.plugs import Embedder, JournalTurn
@@ -305,7 +305,7 @@ def quiet(provider: ScriptedUpstream) -> Lane:
 def embedder(monkeypatch: pytest.MonkeyPatch) -> FaultyEmbedder:
     """The embedder of the product that is built next."""
     faulty = FaultyEmbedder(open_embedder(Config()))
-    monkeypatch.setattr(layers, "open_embedder", lambda config: faulty)
+    monkeypatch.setattr(embed, "open_embedder", lambda config: faulty)
     return faulty
 
 

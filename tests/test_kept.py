@@ -33,6 +33,20 @@ def test_nothing_is_left_after_clearing() -> None:
     assert kept.find([1], ["p"]) == {}
 
 
+def test_what_is_not_kept_is_read_once() -> None:
+    kept: ByRow[str] = ByRow(10)
+    asked: list[list[int]] = []
+
+    def read(missing: list[int]) -> dict[int, tuple[str, str]]:
+        asked.append(missing)
+        return {row: ("p", f"row {row}") for row in missing if row != 3}
+
+    kept.keep({1: ("p", "one")}, kept.mark())
+    assert kept.through([1, 2, 3], ["p"], read) == {1: "one", 2: "row 2"}
+    assert kept.through([1, 2], ["p"], read) == {1: "one", 2: "row 2"}
+    assert asked == [[2, 3]]
+
+
 def test_the_ones_read_longest_ago_go_first() -> None:
     kept: ByRow[int] = ByRow(3)
     for row in range(5):
@@ -47,8 +61,8 @@ def test_records_are_found_by_id_as_long_as_they_are_kept() -> None:
     ids = [one.id for one in records]
     assert kept.named([*ids, "unknown"], ["p"]) == {one.id: one for one in records[1:]}
     assert kept.named(ids, ["q"]) == {}
-    assert [one is not None for one in kept.glances([0, 1, 2], ["p"])] == [False, True, True]
+    assert [*kept.find([0, 1, 2], ["p"])] == [1, 2]
     kept.drop([1])
     assert kept.named(ids, ["p"]) == {ids[2]: records[2]}
-    assert kept.memories([1, 2], ["p"]) == {2: records[2]}
+    assert {row: known.memory for row, known in kept.find([1, 2], ["p"]).items()} == {2: records[2]}
     assert list(kept._rows) == [ids[2]]

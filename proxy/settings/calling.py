@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from proxy.local_zone import LocalZone
 from proxy.scope import check_part
-from proxy.settings.section import Section, Whole, check_address, checked_url
+from proxy.settings.section import BaseUrl, Section, Whole, check_address
 
 
 class Server(Section):
@@ -27,18 +27,13 @@ class Server(Section):
 class Upstream(Section):
     """Where calls go whose model name is not under `models`."""
 
-    base_url: str = Field("https://api.openai.com/v1", description="Provider for OpenAI's dialects, with its /v1.")
-    anthropic_base_url: str = Field(
+    base_url: BaseUrl = Field("https://api.openai.com/v1", description="Provider for OpenAI's dialects, with its /v1.")
+    anthropic_base_url: BaseUrl = Field(
         "https://api.anthropic.com", description="Provider for /v1/messages, without a path of its own."
     )
     api_key: SecretStr | None = Field(
         None, min_length=1, description="Key sent upstream; null sends the client's own key on."
     )
-
-    @field_validator("base_url", "anthropic_base_url")
-    @classmethod
-    def _http_url(cls, url: str) -> str:
-        return checked_url(url)
 
 
 class Model(Section):
@@ -52,7 +47,9 @@ class Model(Section):
         max_length=256,
         description="Where its calls go, as litellm names it: provider/model. It holds a * where `name` does.",
     )
-    api_base: str | None = Field(None, description="The provider's base URL; null takes the one that litellm knows.")
+    api_base: BaseUrl | None = Field(
+        None, description="The provider's base URL; null takes the one that litellm knows."
+    )
     api_key: SecretStr | None = Field(
         None, min_length=1, description="Key sent to the provider; null sends the client's own key on."
     )
@@ -64,11 +61,6 @@ class Model(Section):
     system_role: Literal["system", "none"] = Field(
         "system", description="none: the model takes no system message; memory goes to the first user message."
     )
-
-    @field_validator("api_base")
-    @classmethod
-    def _http_url(cls, url: str | None) -> str | None:
-        return url if url is None else checked_url(url)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -6,7 +6,7 @@ import ipaddress
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 LATER = "not supported yet"
 _WITHOUT_ADDRESS = frozenset({"custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio", "openai_like"})
@@ -46,11 +46,14 @@ def check_address(provider: str, api_base: str | None) -> None:
         raise ValueError(f"{provider} has no address of its own: set api_base, e.g. http://127.0.0.1:8000/v1")
 
 
-def checked_url(url: str) -> str:
+def _checked_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError("must be an http:// or https:// URL without query, e.g. https://api.openai.com/v1")
     return url.rstrip("/")
+
+
+BaseUrl = Annotated[str, AfterValidator(_checked_url)]
 
 
 class Section(BaseModel):

@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from proxy.settings.section import LATER, Section, Whole, check_address, checked_url
+from proxy.settings.section import LATER, BaseUrl, Section, Whole, check_address
 
 
 class Redis(Section):
@@ -54,7 +54,7 @@ class Embedding(Section):
         description="model2vec: builtin, the path of a model folder, or a hub id. litellm: provider/model, e.g. "
         "openai/text-embedding-3-small.",
     )
-    api_base: str | None = Field(None, description="litellm: the API's base URL; null takes the one it knows.")
+    api_base: BaseUrl | None = Field(None, description="litellm: the API's base URL; null takes the one it knows.")
     api_key: SecretStr | None = Field(None, min_length=1, description="litellm: key sent to the API; null sends none.")
     dimensions: Whole | None = Field(
         None,
@@ -63,11 +63,6 @@ class Embedding(Section):
         description="litellm: length of a vector to ask the API for; null takes what the model gives, which the first "
         "start learns from it.",
     )
-
-    @field_validator("api_base")
-    @classmethod
-    def _http_url(cls, url: str | None) -> str | None:
-        return url if url is None else checked_url(url)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -79,16 +79,14 @@ class Contents:
         Raises:
             StoreUnavailable: It cannot be read now.
         """
-        found = self._vectors.find(rows, scope.readable)
-        if missing := [row for row in rows if row not in found]:
-            mark = self._vectors.mark()
+
+        def read(missing: list[int]) -> dict[int, tuple[str, bytes]]:
             agent, user, shared = scope.readable
             keys = {"rows": records.dumps(missing), "agent": agent, "user": user, "shared": shared}
-            read = self._readers.all(_SQL["vectors_by_rows"], {**keys, "fingerprint": self._fingerprint})
-            wide = {row: (partition, _widened(vector)) for row, partition, vector in read}
-            self._vectors.keep(wide, mark)
-            found |= {row: vector for row, (_, vector) in wide.items()}
-        return found
+            found = self._readers.all(_SQL["vectors_by_rows"], {**keys, "fingerprint": self._fingerprint})
+            return {row: (partition, _widened(vector)) for row, partition, vector in found}
+
+        return self._vectors.through(rows, scope.readable, read)
 
     def changed(self, row: int) -> None:
         """A commit changed a record's vector, or took it away."""

@@ -7,8 +7,8 @@ commit that a caller was told of.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from proxy.glance import Glance, glance
 from proxy.types import Memory
@@ -34,6 +34,28 @@ class ByRow(Generic[T]):
         """Those of `rows` that are kept and lie in one of `partitions`."""
         get = self._held.get
         return {row: held[1] for row in rows if (held := get(row)) is not None and held[0] in partitions}
+
+    def through(
+        self,
+        rows: Collection[int],
+        partitions: Collection[str],
+        read: Callable[[list[int]], Mapping[int, tuple[str, T]]],
+    ) -> dict[int, T]:
+        """As `find`, and what is not kept is read, and kept from then on.
+
+        Args:
+            rows: Which.
+            partitions: Where they may lie.
+            read: Gives partition and what was read, by row, of rows that are not kept; those that lie elsewhere are
+                absent.
+        """
+        found = self.find(rows, partitions)
+        if missing := [row for row in rows if row not in found]:
+            mark = self.mark()
+            fresh = read(missing)
+            self.keep(fresh, mark)
+            found |= {row: value for row, (_, value) in fresh.items()}
+        return found
 
     def mark(self) -> int:
         """The state of things before a read, for `keep`."""
@@ -86,6 +108,11 @@ class Known(NamedTuple):
     memory: Memory
     seen: Glance
 
+    @classmethod
+    def of(cls, memory: Memory) -> Self:
+        """A record that was just decoded."""
+        return cls(memory, glance(memory))
+
 
 class KeptRecords(ByRow[Known]):
     """Decoded records, by row and by id."""
@@ -94,28 +121,15 @@ class KeptRecords(ByRow[Known]):
         super().__init__(most)
         self._rows: dict[str, int] = {}
 
-    def memories(self, rows: Collection[int], partitions: Collection[str]) -> dict[int, Memory]:
-        """Those of `rows` that are kept and lie in one of `partitions`."""
-        return {row: known.memory for row, known in self.find(rows, partitions).items()}
-
-    def glances(self, rows: Collection[int], partitions: Collection[str]) -> list[Glance | None]:
-        """What ranking must know of each of `rows`; None for those that are not kept, or lie elsewhere."""
-        get = self._held.get
-        return [held[1].seen if (held := get(row)) is not None and held[0] in partitions else None for row in rows]
-
     def named(self, ids: Collection[str], partitions: Collection[str]) -> dict[str, Memory]:
         """Those with one of these ids that are kept and lie in one of `partitions`."""
         rows = [row for one in ids if (row := self._rows.get(one)) is not None]
-        found = {memory.id: memory for memory in self.memories(rows, partitions).values()}
+        found = {known.memory.id: known.memory for known in self.find(rows, partitions).values()}
         return {one: found[one] for one in ids if one in found}
-
-    def keep_read(self, read: Mapping[int, tuple[str, Memory]], mark: int) -> None:
-        """As `keep`, of decoded records."""
-        self.keep({row: (where, Known(memory, glance(memory))) for row, (where, memory) in read.items()}, mark)
 
     def put(self, row: int, partition: str, memory: Memory) -> None:
         """A commit brought a new record."""
-        known = Known(memory, glance(memory))
+        known = Known.of(memory)
         with self._lock:
             self._add({row: (partition, known)})
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from proxy.errors import StoreError, StoreUnavailable
-from proxy.glance import GONE, gathered, glance
+from proxy.glance import GONE, gathered
 from proxy.plugs import (
     Carried,
     Filters,
@@ -59,7 +59,7 @@ from proxy.store.contents import Contents
 from proxy.store.generations import Generations
 from proxy.store.health import Health
 from proxy.store.index_file import IndexFiles
-from proxy.store.kept import KeptRecords
+from proxy.store.kept import KeptRecords, Known
 from proxy.store.partition import pack
 from proxy.store.pieces import Pieces
 from proxy.store.postings import Postings, Rows
@@ -146,9 +146,9 @@ class SqliteStore(Store):
             return tuple(kept.values())
         mark = self._kept.mark()
         rows = self._readers.all(_SQL["by_ids"], {"ids": records.dumps(missing), **partitions(scope)})
-        read = {row[records.ROW]: (row[records.PARTITION], records.row_to_memory(row)) for row in rows}
-        self._kept.keep_read(read, mark)
-        return (*kept.values(), *(memory for _, memory in read.values()))
+        read = _decoded(rows)
+        self._kept.keep(read, mark)
+        return (*kept.values(), *(known.memory for _, known in read.values()))
 
     def list(
         self, scope: Scope, filters: Filters, *, limit: int, cursor: str | None = None, all_agents: bool = False
@@ -235,26 +235,18 @@ class SqliteStore(Store):
 
     def load(self, scope: Scope, rows: Collection[int]) -> Mapping[int, Memory]:
         self._health.refuse()
-        found = self._kept.memories(rows, scope.readable)
-        missing = [row for row in rows if row not in found]
-        if missing:
-            mark = self._kept.mark()
-            keys = {"rows": records.dumps(missing), **partitions(scope)}
-            read = {
-                row[records.ROW]: (row[records.PARTITION], records.row_to_memory(row))
-                for row in self._readers.all(_SQL["by_rows"], keys)
-            }
-            self._kept.keep_read(read, mark)
-            found.update({row: memory for row, (_, memory) in read.items()})
-        return found
+        return {row: known.memory for row, known in self._known(scope, rows).items()}
 
     def glances(self, scope: Scope, rows: Sequence[int]) -> Glances:
-        seen = self._kept.glances(rows, scope.readable)
-        missing = [row for row, one in zip(rows, seen, strict=True) if one is None]
-        if missing:
-            read = self.load(scope, missing)
-            seen = [one or (glance(read[row]) if row in read else GONE) for row, one in zip(rows, seen, strict=True)]
-        return gathered(one or GONE for one in seen)
+        known = self._known(scope, rows)
+        return gathered(known[row].seen if row in known else GONE for row in rows)
+
+    def _known(self, scope: Scope, rows: Collection[int]) -> dict[int, Known]:
+        def read(missing: list[int]) -> dict[int, tuple[str, Known]]:
+            self._health.refuse()
+            return _decoded(self._readers.all(_SQL["by_rows"], {"rows": records.dumps(missing), **partitions(scope)}))
+
+        return self._kept.through(rows, scope.readable, read)
 
     def recent(self, scope: Scope, memory_type: str, limit: int) -> Sequence[Memory]:
         self._health.refuse()
@@ -439,6 +431,11 @@ class SqliteStore(Store):
         self._index.close()
         self._writer.close()
         self._readers.close()
+
+
+def _decoded(found: Sequence[records.Row]) -> dict[int, tuple[str, Known]]:
+    """Partition and record, by row."""
+    return {row[records.ROW]: (row[records.PARTITION], Known.of(records.row_to_memory(row))) for row in found}
 
 
 def _rows(found: Sequence[str | None] | None) -> Rows:
