@@ -22,6 +22,7 @@ from proxy.metrics import Metrics
 from proxy.plugs import Embedder, JournalTurn, Store
 from proxy.policy.evaluation import Evaluation, ForgetRequest
 from proxy.policy.match import evaluate
+from proxy.policy.matcher import TimedOut
 from proxy.policy.rules import PolicySet
 from proxy.scope import Scope
 from proxy.standalone import standing
@@ -30,6 +31,7 @@ from proxy.value import ValueModel
 
 log = structlog.get_logger(__name__)
 _BACKFILL_CONFIDENCE = 0.3
+_PATTERN_CHARS = 80
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class Drafted:
         drafts: Proposed memories.
         slots: Working-memory slots to fill.
         forgets: What the user asked to forget, or to have back.
-        notes: For the ledger: what a model was asked in vain.
+        notes: For the ledger: what a model was asked in vain, which rules were passed over because they took too long.
     """
 
     drafts: list[tuple[Draft, Event]] = field(default_factory=list)
@@ -122,12 +124,13 @@ class Drafting:
             before: What was said before it, the nearest last, for pronouns.
         """
         found = evaluate(policies, event, knowledge=Knowing(self._store, self._embedder, self._value, scope))
-        for pattern in found.timed_out:
-            self._metrics.policy_timed_out(pattern)
+        for one in found.timed_out:
+            self._metrics.policy_timed_out(one.pattern)
         for rule_id in found.shadow:
             log.info("shadow_rule_matched", rule_id=rule_id)
             self._metrics.shadowed(rule_id)
         result = Drafted(slots=[(slot, event) for slot in found.slots], forgets=[(one, event) for one in found.forgets])
+        result.notes += [_late(one) for one in dict.fromkeys(found.timed_out)]
         for draft in [*found.drafts, *self._asked(scope, found, result.notes)]:
             worded = standing(draft, event, self._zone, before)
             if event.role != "user" or worth_keeping(worded):
@@ -171,6 +174,12 @@ def _join(whole: Drafted, part: Drafted) -> None:
 
 def _backfilled(draft: Draft) -> Draft:
     return replace(draft, confidence=min(draft.confidence, _BACKFILL_CONFIDENCE), tags=(*draft.tags, BACKFILL_TAG))
+
+
+def _late(one: TimedOut) -> Outcome:
+    shown = one.pattern if len(one.pattern) <= _PATTERN_CHARS else f"{one.pattern[:_PATTERN_CHARS]}…"
+    reason = f"the pattern '{shown}' took too long for this text and was passed over: make it simpler"
+    return Outcome(one.rule_id, "failed", None, reason)
 
 
 def _before(turn: JournalTurn) -> list[str]:

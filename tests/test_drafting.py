@@ -16,6 +16,7 @@ from proxy.ending import BACKFILL_TAG
 from proxy.extractor import Extraction, Extractor
 from proxy.metrics import Metrics
 from proxy.plugs import JournalTurn
+from proxy.policy import matcher
 from proxy.policy.llm import LlmTask
 from proxy.policy.rules import PolicySet
 from proxy.scope import Scope
@@ -217,6 +218,24 @@ def test_what_a_model_did_not_answer_is_noted_and_the_fallback_drafted(store: Sq
     [note] = made.notes
     assert (note.rule_id, note.action, note.memory_id) == ("plans", "fallback", None)
     assert "timeout" in note.reason
+
+
+def test_a_rule_that_took_too_long_is_noted(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.policy.check.too_slow", lambda pattern, lines: False)
+    monkeypatch.setattr(matcher, "RUN_TIMEOUT_S", 0.01)
+    slow = """
+triggers:
+  - {id: slow, when: user_message, if: {match: '(?:x|xx)+$'}, extract: {verbatim: {}}, write: {memory_type: semantic}}
+"""
+    metrics = Metrics()
+    by_rule = Drafting(store, EMBEDDER, None, None, ZoneInfo("UTC"), metrics)
+    made = by_rule.turn(answered("x" * 60 + "z"), rules(tmp_path, slow), fresh=True)
+    [note] = made.notes
+    assert (note.rule_id, note.action, note.memory_id) == ("slow", "failed", None)
+    assert "(?:x|xx)+$" in note.reason
+    assert b'sidemirror_policy_timeouts_total{pattern="(?:x|xx)+$"} 1.0' in metrics.render()
 
 
 def test_without_any_model_the_fallback_is_drafted_and_there_is_nothing_to_note(

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import pytest
+import regex
 
 from proxy.language import detect
 from proxy.policy import matcher
 from proxy.policy.explain import explain
 from proxy.policy.load import load
 from proxy.policy.match import Evaluation, evaluate, request_event
+from proxy.policy.matcher import Clock, Guarded, Matcher
+from proxy.policy.patterns import ByLanguage
 from proxy.policy.rules import PolicySet
 from proxy.types import Event
 
@@ -217,7 +222,50 @@ def test_a_pattern_that_runs_out_of_time_does_not_match_and_is_reported(
     rules = policies(tmp_path, {"if": {"match": "(?:x|xx)+$"}}, {})
     result = said(rules, "x" * 60 + "z")
     assert [draft.rule_id for draft in result.drafts] == ["r1"]
-    assert result.timed_out == ("(?:x|xx)+$",)
+    assert result.timed_out == (("r0", "(?:x|xx)+$"),)
+
+
+class Hindered:
+    """A pattern's stand-in: the engine's clock runs `times` as fast as its own thread's, as on a busy machine."""
+
+    def __init__(self, pattern: str, times: int) -> None:
+        self.pattern, self._real, self._least = pattern, regex.compile(pattern), matcher.RUN_TIMEOUT_S * times
+
+    def search(self, text: str, *, timeout: float) -> regex.Match[str] | None:
+        return self._real.search(text) if timeout >= self._least else self._late()
+
+    def finditer(self, text: str, *, timeout: float) -> Iterator[regex.Match[str]]:
+        yield from self._real.finditer(text) if timeout >= self._least else self._late()
+
+    def _late(self) -> NoReturn:
+        raise TimeoutError
+
+
+@pytest.mark.parametrize("times", [1, 2, 8])
+def test_a_pattern_that_other_threads_keep_waiting_matches_all_the_same(times: int) -> None:
+    hindered = cast(regex.Pattern[str], Hindered("te.", times))
+    patterns, clock = Matcher({"en": (Guarded(hindered, ()),)}), Clock()
+    first = patterns.first("tea, ten", None, ("en",), clock)
+    every = [(found.start, found.end) for found in patterns.every("tea, ten", None, ("en",), clock)]
+    assert (first and (first.start, first.end), every, clock.timed_out) == ((0, 3), [(0, 3), (5, 8)], [])
+
+
+def test_a_pattern_that_is_kept_waiting_for_ever_is_given_up() -> None:
+    hindered = cast(regex.Pattern[str], Hindered("te.", 1_000))
+    patterns, clock = Matcher({"en": (Guarded(hindered, ()),)}), Clock()
+    assert [*patterns.every("tea, ten", None, ("en",), clock)] == []
+    assert clock.timed_out == [("", "te.")]
+
+
+def test_time_between_two_matches_is_not_the_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matcher, "RUN_TIMEOUT_S", 0.01)
+    patterns, clock, found = Matcher.of(ByLanguage(en=("te.",))), Clock(), []
+    for one in patterns.every("tea, ten", None, ("en",), clock):
+        found.append(one.start)
+        ready = time.thread_time() + 0.03
+        while time.thread_time() < ready:  # what a caller does, like asking the store
+            pass
+    assert (found, clock.timed_out) == ([0, 5], [])
 
 
 def test_trace_shows_every_condition_of_every_rule(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def as_data(shown: Sequence[Shown], *, compared: bool) -> dict[str, Any]:
                 "proposals": [_change_data(change, compared=compared) for change in one.changes],
                 "dropped_by": step.dropped_by,
                 "shadow": list(step.shadow),
-                "timed_out": list(step.timed_out),
+                "timed_out": [one.pattern for one in step.timed_out],
             }
         )
     return {"events": events, "totals": dict(_totals(shown, compared=compared))}
@@ -158,8 +158,8 @@ def _rows(one: Shown, *, compared: bool, only_changes: bool) -> Iterator[tuple[s
         yield str(step.line), "", escape(step.dropped_by), "dropped", "", said
     for rule_id in step.shadow:
         yield str(step.line), "", escape(rule_id), "shadow: writes nothing", "", said
-    for pattern in step.timed_out:
-        yield str(step.line), "", "", "ran out of time", escape(_short(pattern)), said
+    for rule_id, pattern in step.timed_out:
+        yield str(step.line), "", escape(rule_id), "ran out of time", escape(_short(pattern)), said
 
 
 def _what(proposal: Proposal) -> str:

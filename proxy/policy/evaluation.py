@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from proxy.policy.checks import Seen
 from proxy.policy.llm import LlmTask
+from proxy.policy.matcher import TimedOut
 from proxy.types import Draft, SlotWrite
 
 
@@ -65,7 +66,7 @@ class Evaluation:
         dropped_by: The live rule that ended the event, if one did.
         matched: Live rules that matched.
         shadow: Shadow rules that matched; they write nothing.
-        timed_out: Patterns that ran out of time.
+        timed_out: Patterns that ran out of time and so did not match, with their rules.
         traces: One per rule, when asked for.
         forgets: What live rules ask to forget or to restore.
         llm: What live rules ask a model; each task brings along what is written without an answer.
@@ -76,7 +77,7 @@ class Evaluation:
     dropped_by: str | None = None
     matched: tuple[str, ...] = ()
     shadow: tuple[str, ...] = ()
-    timed_out: tuple[str, ...] = ()
+    timed_out: tuple[TimedOut, ...] = ()
     traces: tuple[RuleTrace, ...] = ()
     forgets: tuple[ForgetRequest, ...] = ()
     llm: tuple[LlmTask, ...] = ()

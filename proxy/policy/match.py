@@ -58,6 +58,7 @@ def evaluate(
     likely = policies.likely(event.type, whole.searched)
     whole.absent = likely.absent - {"role_play"} if event.in_play else likely.absent
     for rule in likely.rules:
+        whole.clock.rule_id = rule.id
         made = run(rule, whole, policies)
         if made is None:
             continue

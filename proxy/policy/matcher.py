@@ -6,9 +6,11 @@ In: patterns by language, a text, the languages it is in. Out: `Found`. A patter
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from itertools import islice
+from typing import NamedTuple, Self, TypeVar
 
 import regex
 
@@ -17,6 +19,13 @@ from proxy.policy.patterns import MAX_MATCHES, ByLanguage, compiled
 from proxy.types import Language
 
 RUN_TIMEOUT_S = 0.05
+"""CPU time that a pattern may take for one text."""
+_PATIENCE = (1, 4, 16)
+"""How many times that the whole process may take meanwhile, try after try."""
+_USED_UP = 0.9
+"""The share of it from which on a try has used it up: the engine looks at its clock now and then only."""
+T = TypeVar("T")
+Spans = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +46,47 @@ class Found:
     language: Language
 
 
-@dataclass(slots=True)
-class Clock:
-    """Notes patterns that ran out of time during one evaluation."""
+class TimedOut(NamedTuple):
+    """A pattern that ran out of time.
 
-    timed_out: list[str]
+    Args:
+        rule_id: The rule that was tried; empty where patterns are no rule's.
+        pattern: As written.
+    """
+
+    rule_id: str
+    pattern: str
+
+
+class Clock:
+    """Notes the patterns that run out of time during one evaluation; `rule_id` is the rule that is being tried."""
+
+    def __init__(self) -> None:
+        self.rule_id = ""
+        self.timed_out: list[TimedOut] = []
+
+    def again(self, pattern: regex.Pattern[str], look: Callable[[float], T]) -> T | None:
+        """Give a pattern that ran into the engine's limit its due, or take it down as too slow.
+
+        That limit counts the CPU time of all the process's threads, so on a busy machine an innocent pattern runs into
+        it. What counts here is its own thread's.
+
+        Args:
+            pattern: The one that ran out of time.
+            look: Runs it, with the engine's limit in seconds.
+
+        Returns:
+            What `look` gives; None when the pattern's own time is up, which is then in `timed_out`.
+        """
+        for times in _PATIENCE:
+            started = time.thread_time()
+            try:
+                return look(RUN_TIMEOUT_S * times)
+            except TimeoutError:
+                if time.thread_time() - started >= RUN_TIMEOUT_S * _USED_UP:
+                    break
+        self.timed_out.append(TimedOut(self.rule_id, pattern.pattern))
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +143,16 @@ class Matcher:
 
     def every(self, text: str, lowered: str | None, languages: tuple[Language, ...], clock: Clock) -> Iterator[Found]:
         """All matches that do not overlap, of the first language that has any; at most eight."""
-        taken: list[tuple[int, int]] = []
+        taken: Spans = []
         of: Language | None = None
         for one, language in self._possible(lowered, languages):
             if taken and language != of:
                 return
             of = language
-            for match in _spans(one.pattern, text, clock):
-                start, end = match.span()
-                if len(taken) < MAX_MATCHES and not any(start < e and s < end for s, e in taken):
-                    taken.append((start, end))
-                    yield _found(match, language)
+            matches = _apart(one.pattern, text, taken, clock)
+            taken += [match.span() for match in matches]
+            for match in matches:
+                yield _found(match, language)
 
     def _possible(self, lowered: str | None, languages: tuple[Language, ...]) -> Iterator[tuple[Guarded, Language]]:
         for language in languages:
@@ -121,15 +165,24 @@ def _first(pattern: regex.Pattern[str], text: str, clock: Clock) -> regex.Match[
     try:
         return pattern.search(text, timeout=RUN_TIMEOUT_S)
     except TimeoutError:
-        clock.timed_out.append(pattern.pattern)
-        return None
+        return clock.again(pattern, lambda limit_s: pattern.search(text, timeout=limit_s))
 
 
-def _spans(pattern: regex.Pattern[str], text: str, clock: Clock) -> Iterator[regex.Match[str]]:
+def _apart(pattern: regex.Pattern[str], text: str, taken: Spans, clock: Clock) -> Sequence[regex.Match[str]]:
+    """The matches that overlap none of `taken`, as many as there is room for.
+
+    All at once: what a caller does between two matches would count as the pattern's time.
+    """
+
+    def look(limit_s: float) -> list[regex.Match[str]]:
+        matches = pattern.finditer(text, timeout=limit_s)
+        apart = (match for match in matches if not any(match.start() < e and s < match.end() for s, e in taken))
+        return [*islice(apart, MAX_MATCHES - len(taken))]
+
     try:
-        yield from pattern.finditer(text, timeout=RUN_TIMEOUT_S)
+        return look(RUN_TIMEOUT_S)
     except TimeoutError:
-        clock.timed_out.append(pattern.pattern)
+        return clock.again(pattern, look) or ()
 
 
 def _found(match: regex.Match[str], language: Language) -> Found:

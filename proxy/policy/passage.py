@@ -57,7 +57,7 @@ class Whole:
         self._answers: dict[tuple[str | None, ...], Any] = {}
         self._scripts: dict[str, tuple[Language, ...]] = {}
         self.text = readable(event.text)
-        self.clock = Clock([])
+        self.clock = Clock()
         self.claimed: list[tuple[int, int]] = []
         self.absent: frozenset[str] = frozenset()
 

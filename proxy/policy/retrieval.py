@@ -105,7 +105,7 @@ class Retrieval:
             query: The text searched for.
             language: Of the query.
         """
-        text, clock = readable(query), Clock([])
+        text, clock = readable(query), Clock()
         small = lowered(text)
         languages = tuple(dict.fromkeys((language, *scripts(text))))
         factors: dict[MemoryType, float] = {}

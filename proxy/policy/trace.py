@@ -74,7 +74,7 @@ def _traced(rule: Rule, whole: Whole, policies: PolicySet, claimed: list[tuple[i
         tuple(shown.slots),
         tuple(shown.forgets),
         tuple(shown.llm),
-        tuple(dict.fromkeys(whole.clock.timed_out)),
+        tuple(dict.fromkeys(one.pattern for one in whole.clock.timed_out)),
     )
 
 

@@ -19,6 +19,7 @@ from proxy.plugs import Embedder
 from proxy.policy.evaluation import ForgetRequest
 from proxy.policy.knowledge import NOTHING_KNOWN, Knowledge
 from proxy.policy.match import evaluate, request_event
+from proxy.policy.matcher import TimedOut
 from proxy.policy.rules import PolicySet
 from proxy.replay.transcript import Turn
 from proxy.standalone import standing
@@ -69,7 +70,7 @@ class Step:
         proposals: What would be done.
         dropped_by: The rule that ended the event.
         shadow: Shadow rules that matched.
-        timed_out: Patterns that ran out of time.
+        timed_out: Patterns that ran out of time, with their rules.
     """
 
     line: int
@@ -80,7 +81,7 @@ class Step:
     proposals: tuple[Proposal, ...] = ()
     dropped_by: str | None = None
     shadow: tuple[str, ...] = ()
-    timed_out: tuple[str, ...] = ()
+    timed_out: tuple[TimedOut, ...] = ()
 
 
 class Recorded(Knowledge):
