@@ -12,8 +12,10 @@ from functools import lru_cache
 
 from proxy.language import sentences
 
+VERSION = "1"
+"""Raise it when a memory's traits come out otherwise than before: stored ones are then worked out anew at start."""
 _LOOKED_AT_CHARS = 2_000
-_KEPT = 50_000
+_KEPT = 1_024
 _SPEAKER = re.compile(r"([A-Z\u4e00-\u9fff][\w.'-]{0,20}(?: [A-Z][\w.'-]{0,20})?)(?::\s|：\s*)")
 _TIME = re.compile(
     r"(?i)\b(?:yesterday|today|tomorrow|tonight|last|next|ago|since|recently|(?:week|month|year|weekend)s?|this morning"

@@ -1,4 +1,4 @@
-"""What may happen to the index folder, each in a process of its own, since a damaged graph can crash whoever reads it.
+"""What may happen to the index folder, each in a process of its own, since a damaged file may crash whoever reads it.
 
 Run as ``python -m tests.index_damage FOLDER``: makes a store with an index, does one thing after the other to a copy of
 it, and prints a JSON line for each: its name, how its process ended, and what it saw.
@@ -148,8 +148,8 @@ LYING: Mapping[str, Damage] = {
     "another dimension": manifest(dimension=2 * DIMENSION),
     "fewer vectors": manifest(vectors=COUNT - 1),
     "fewer rows": manifest(rows=COUNT - 1),
-    "a graph of no length": manifest(graph_bytes=0),
-    "a graph of another length": manifest(graph_bytes=2**40),
+    "a file of no length": manifest(usearch_bytes=0),
+    "a file of another length": manifest(usearch_bytes=2**40),
     "no checksum": manifest(sha256=""),
     "another partition's": anothers,
     "another partition's under our name": anothers_with_our_name,

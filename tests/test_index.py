@@ -23,11 +23,11 @@ from proxy.plugs import Filters
 from proxy.scope import Scope
 from proxy.store.build import build
 from proxy.store.filed import Filed
-from proxy.store.graph import Graph, GraphBuilder
 from proxy.store.index_file import Built, IndexFiles
 from proxy.store.marks import marks_of
 from proxy.store.partition import NEVER, Entry, pack
 from proxy.store.sqlite import SqliteStore
+from proxy.store.usearch_file import UsearchBuilder, UsearchVectors
 from proxy.types import Memory, Vector
 from tests.store_samples import ALICE, BOB, DIMENSION, START, Clock, memory, put, unit
 
@@ -89,7 +89,7 @@ def nearest(seed: int, seeds: list[int], limit: int = 5) -> list[str]:
 
 
 def quantized(vector: Vector) -> bytes:
-    """A vector as it lies in a graph."""
+    """A vector as it lies in a file."""
     packed = pack(vector, DIMENSION)
     assert packed is not None
     stored = np.frombuffer(packed, "<f2").astype(np.float32)
@@ -153,7 +153,7 @@ def test_files_are_private_and_nothing_else_lies_in_the_folder(store: SqliteStor
     assert (tmp_path / "index").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_large_graph_finds_almost_all_of_the_nearest(tmp_path: Path) -> None:
+def test_a_large_file_finds_almost_all_of_the_nearest(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     count = 3_000
     fill(store, count)
@@ -447,12 +447,12 @@ def test_a_build_that_failed_is_left_alone_for_a_while_and_then_tried_again(
 
 # ── the parts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 def built(seeds: list[int | None]) -> Built:
-    graph = GraphBuilder(DIMENSION)
+    file = UsearchBuilder(DIMENSION)
     packed = [None if seed is None else pack(unit(seed), DIMENSION) for seed in seeds]
     marks = marks_of(packed, DIMENSION)
     at = np.flatnonzero(marks)
-    graph.add(at, np.stack([unit(seed) for seed in seeds if seed is not None]))
-    return Built(graph.dump(), np.arange(len(seeds), dtype=np.int64) * 3 + 1, marks)
+    file.add(at, np.stack([unit(seed) for seed in seeds if seed is not None]))
+    return Built(file.dump(), np.arange(len(seeds), dtype=np.int64) * 3 + 1, marks)
 
 
 def test_a_published_file_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -464,8 +464,8 @@ def test_a_published_file_comes_back_as_it_was(tmp_path: Path) -> None:
     assert opened is not None
     assert opened.rows.tolist() == made.rows.tolist()
     assert opened.marks.tolist() == made.marks.tolist()
-    assert opened.graph.near(unit(2), 5).tolist()[0] == 2
-    assert len(opened.graph.near(unit(2), 5)) == 3
+    likeness = opened.vectors.likeness([unit(2)])[0]
+    assert (int(likeness.argmax()), np.isneginf(likeness).tolist()) == (2, [False, True, False, False])
 
 
 def test_a_file_that_is_wanted_no_more_is_not_published(tmp_path: Path) -> None:
@@ -486,15 +486,34 @@ def test_an_open_file_may_be_dropped_and_replaced(tmp_path: Path) -> None:
     files.publish("p", built([7, 8]), lambda: True)
     files.drop("p")
     assert not files.present("p")
-    assert opened.graph.near(unit(2), 1).tolist() == [1]
+    assert int(opened.vectors.likeness([unit(2)]).argmax()) == 1
 
 
 @pytest.mark.parametrize(
     ("dimension", "count", "says"), [(DIMENSION + 1, 3, "dimensions"), (DIMENSION, 4, "count_present")]
 )
-def test_a_graph_of_another_kind_is_refused(dimension: int, count: int, says: str) -> None:
+def test_a_file_of_another_kind_is_refused(dimension: int, count: int, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        Graph(built([1, 2, 3]).graph, dimension, count)
+        UsearchVectors(built([1, 2, 3]).usearch, dimension, np.ones(count, np.bool_))
+
+
+@pytest.mark.parametrize("questions", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("dimension", [16, 100, 256])
+def test_a_file_tells_how_like_every_vector_is(questions: int, dimension: int) -> None:
+    drawn = np.random.default_rng(questions).standard_normal((500 + questions, dimension)).astype(np.float32)
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    asked, matrix = drawn[:questions], drawn[questions:]
+    embedded = np.arange(len(matrix)) % 7 != 3
+    file = UsearchBuilder(dimension)
+    at = np.flatnonzero(embedded)
+    file.add(at[:300], matrix[at[:300]])
+    file.add(at[300:], matrix[at[300:]])
+    likeness = UsearchVectors(file.dump(), dimension, embedded).likeness([*asked])
+    assert likeness.shape == (questions, len(matrix))
+    assert np.isneginf(likeness[:, ~embedded]).all()
+    cosines = (asked @ matrix.T)[:, embedded]
+    factors = np.abs(127.0 / np.abs(asked).max(axis=1, keepdims=True))
+    assert np.abs(likeness[:, embedded] / factors - cosines).max() < 0.02
 
 
 steps = st.lists(

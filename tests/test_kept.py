@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from proxy.glance import glance
 from proxy.store.kept import ByRow, KeptRecords
 from tests.store_samples import memory
 
@@ -54,6 +55,17 @@ def test_the_ones_read_longest_ago_go_first() -> None:
     assert kept.find(range(5), ["p"]) == {2: 2, 3: 3, 4: 4}
 
 
+def test_what_ranking_sees_of_a_record_goes_with_it() -> None:
+    kept, record = KeptRecords(2), memory("Ann: I moved last year")
+    kept.put(1, "p", record)
+    assert kept.glances.find([1], ["p"]) == {1: glance(record)}
+    kept.drop([1])
+    assert kept.glances.find([1], ["p"]) == {}
+    kept.put(1, "p", record)
+    kept.clear()
+    assert (kept.find([1], ["p"]), kept.glances.find([1], ["p"])) == ({}, {})
+
+
 def test_records_are_found_by_id_as_long_as_they_are_kept() -> None:
     kept, records = KeptRecords(2), [memory(f"note {number}") for number in range(3)]
     for row, one in enumerate(records):
@@ -64,5 +76,5 @@ def test_records_are_found_by_id_as_long_as_they_are_kept() -> None:
     assert [*kept.find([0, 1, 2], ["p"])] == [1, 2]
     kept.drop([1])
     assert kept.named(ids, ["p"]) == {ids[2]: records[2]}
-    assert {row: known.memory for row, known in kept.find([1, 2], ["p"]).items()} == {2: records[2]}
+    assert kept.find([1, 2], ["p"]) == {2: records[2]}
     assert list(kept._rows) == [ids[2]]

@@ -24,6 +24,7 @@ from proxy.scope import Scope
 from proxy.store import records
 from proxy.store.lexical import query_terms, terms, token
 from proxy.store.sqlite import SqliteStore
+from proxy.traits import Traits
 from proxy.types import Answer, Memory, State, Visibility
 from tests.store_samples import (
     ALICE,
@@ -233,6 +234,21 @@ def test_other_lexical_rules_are_noticed_and_the_words_indexed_anew(
         assert store.search(ALICE, None, ["tea"], limit=5).candidates == []
         assert store.reindex().result(10) == 200
         assert len(store.search(ALICE, None, ["t7"], limit=5).candidates) == 1
+    finally:
+        store.close()
+
+
+def test_other_traits_are_noticed_and_every_record_looked_at_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(path)
+    others = Traits("bob", asks=True, times=False, standing=True, preference=False, changed=False)
+    monkeypatch.setattr("proxy.traits.VERSION", "other")
+    monkeypatch.setattr("proxy.glance.traits", lambda text: others)
+    store = open_store(path)
+    try:
+        found = store.search(ALICE, None, ["tea"], limit=5)
+        glances = store.glances(ALICE, found.rows.tolist())
+        assert (glances.speakers, glances.of("asks").tolist()) == (("bob",) * 5, [1.0] * 5)
+        assert (glances.of("standing").tolist(), glances.of("times").tolist()) == ([1.0] * 5, [0.0] * 5)
     finally:
         store.close()
 

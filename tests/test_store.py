@@ -15,12 +15,12 @@ import pytest
 
 from proxy.errors import RequestError, StoreError, VersionConflict
 from proxy.observe import answer_hash
-from proxy.plugs import FROZEN, Carried, Filters, JournalTurn, Ledger, Piece, Store, Transaction, Unembedded
+from proxy.plugs import FROZEN, GLANCED, Carried, Filters, JournalTurn, Ledger, Piece, Store, Transaction, Unembedded
 from proxy.scope import Scope
 from proxy.store.lexical import query_terms, terms
 from proxy.store.showing import Showing
 from proxy.store.sqlite import SqliteStore
-from proxy.types import Answer, Memory, Outcome, ToolCall
+from proxy.types import Answer, Memory, Outcome, Source, ToolCall
 from tests.store_samples import (
     ALICE,
     ALICE_ELSEWHERE,
@@ -266,6 +266,7 @@ def test_records_are_read_by_whom_they_are_for(store: Store, visibility: str, re
         assert [*store.list(scope, Filters(), limit=10).items] == expected
         assert [v.memory for v in store.history(scope, one.id)] == expected
         assert [*store.load(scope, [row]).values()] == expected
+        assert store.glances(scope, [row]).alive.tolist() == [bool(expected)]
         assert [c.row for c in store.search(scope, unit(1), ["tea"], limit=5).candidates] == [row] * len(expected)
         assert [*store.recent(scope, "episodic", 5)] == expected
         assert [*store.by_key(scope, "k")] == expected
@@ -578,6 +579,43 @@ def test_use_strengthens_up_to_two(store: Store) -> None:
     assert used == replace(one, access_count=1, strength=1.1, last_accessed_at=later(3))
     assert capped is not None
     assert capped.strength == 2.0
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["as kept", "read anew"])
+def test_what_ranking_sees_of_a_record_follows_every_change(reopen: Open, again: bool) -> None:
+    store = reopen()
+
+    def seen(row: int, of: Scope = ALICE) -> tuple[dict[str, float], str, tuple[str, str]]:
+        glances = (reopen() if again else store).glances(of, [row])
+        return dict(zip(GLANCED, glances.table[0].tolist(), strict=True)), glances.speakers[0], glances.sorts[0]
+
+    def change(work: Callable[[Transaction], Any]) -> None:
+        do(reopen() if again else store, work)
+
+    one = memory("Ann: I like tea now", kind="preference", confidence=0.7, role="assistant")
+    put(store, one)
+    row = store.search(ALICE, None, ["tea"], limit=1).candidates[0].row
+    flags = {"assistant": 1, "asks": 0, "times": 0, "standing": 0, "preference": 1, "changed": 1}
+    assert seen(row) == (
+        {"confidence": 0.7, "strength": 1.0, "at": START.timestamp(), **flags},
+        "ann",
+        ("semantic", "preference"),
+    )
+    change(lambda tx: tx.touch(ALICE, [one.id], later(3)))
+    assert seen(row)[0]["strength"] == 1.1
+    change(lambda tx: tx.witness(one, Source("user", "another session"), later(3)))
+    assert seen(row)[0]["strength"] > 1.1
+    asks = replace(one, content="小王：你明天去哪儿？", kind="fact", confidence=0.5, valid_from=later(5))
+    change(lambda tx: tx.update(asks, None, change="updated"))
+    flags = {"assistant": 1, "asks": 1, "times": 1, "standing": 0, "preference": 0, "changed": 0}
+    assert seen(row) == (
+        {"confidence": 0.5, "strength": 1.0, "at": later(5).timestamp(), **flags},
+        "小王",
+        ("semantic", "fact"),
+    )
+    assert np.isnan(seen(row, BOB)[0]["confidence"])
+    change(lambda tx: tx.forget(ALICE, [one.id]))
+    assert np.isnan(seen(row)[0]["confidence"])
 
 
 def test_the_generation_moves_for_those_who_may_read_the_change(store: Store) -> None:

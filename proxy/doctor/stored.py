@@ -19,9 +19,9 @@ from proxy.errors import StoreUnavailable
 from proxy.store import lexical, queries
 from proxy.store.data_dir import DATABASE, INDEX
 from proxy.store.database_copy import read_back, read_rows
-from proxy.store.graph import USEARCH_VERSION
 from proxy.store.health import SCHEMA_VERSION
 from proxy.store.index_file import FORMAT, Manifest
+from proxy.store.usearch_file import USEARCH_VERSION
 
 _SQL = queries.load("memories")
 _UNEMBEDDED = queries.load("unembedded")

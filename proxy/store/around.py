@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from proxy.plugs import AROUND
-from proxy.store.graph import Positions
 from proxy.store.partition import linked
+from proxy.store.usearch_file import Positions
 
 _Flags = npt.NDArray[np.bool_]
 _OWN = AROUND.index(0)

@@ -50,10 +50,10 @@ def bm25(held: Sequence[Snapshot], postings: Sequence[Rows]) -> Scores:
     start = 0
     for snapshot in held:
         end = start + len(snapshot.rows)
-        lengths = 1 + K1 * (1 - B + (B / mean) * snapshot.term_counts)
+        # (1 + k1 (1 − b + b · length / mean length)) / (k1 + 1), with the numbers drawn together first
+        lengths = (1 + K1 * (1 - B)) / (K1 + 1) + (K1 * B / mean / (K1 + 1)) * snapshot.term_counts
         np.divide(summed[start:end], lengths, out=scores[start:end])
         start = end
-    scores *= K1 + 1
     return scores
 
 

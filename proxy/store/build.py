@@ -1,6 +1,6 @@
 """Building a partition's index file: from the store, in chunks, on one core.
 
-In: a partition. Out: its graph with the rows and the marks of the vectors it was built from.
+In: a partition. Out: its vectors as usearch keeps them, with the rows and the marks of the vectors it was built from.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable
 import numpy as np
 
 from proxy.store.contents import Contents
-from proxy.store.graph import GraphBuilder
 from proxy.store.index_file import Built
 from proxy.store.marks import marks_of
+from proxy.store.usearch_file import UsearchBuilder
 
 
 def build(contents: Contents, partition: str, dimension: int, go_on: Callable[[], bool]) -> Built | None:
-    """Build a partition's graph.
+    """Build what goes into a partition's file.
 
     Args:
         contents: Of the store.
@@ -30,7 +30,7 @@ def build(contents: Contents, partition: str, dimension: int, go_on: Callable[[]
     Raises:
         StoreUnavailable: The store cannot be read.
     """
-    graph = GraphBuilder(dimension)
+    file = UsearchBuilder(dimension)
     rows, marks, count = [], [], 0
     for chunk in contents.of_rows(partition, contents.rows(partition)):
         packed = [vector for *_, vector, _ in chunk]
@@ -43,7 +43,7 @@ def build(contents: Contents, partition: str, dimension: int, go_on: Callable[[]
         if not go_on():
             return None
         if len(positions):
-            graph.add(positions, matrix)
+            file.add(positions, matrix)
     if not any(one.any() for one in marks):
         return None
-    return Built(graph.dump(), np.concatenate(rows), np.concatenate(marks))
+    return Built(file.dump(), np.concatenate(rows), np.concatenate(marks))

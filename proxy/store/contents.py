@@ -84,7 +84,8 @@ class Contents:
             agent, user, shared = scope.readable
             keys = {"rows": records.dumps(missing), "agent": agent, "user": user, "shared": shared}
             found = self._readers.all(_SQL["vectors_by_rows"], {**keys, "fingerprint": self._fingerprint})
-            return {row: (partition, _widened(vector)) for row, partition, vector in found}
+            wide = _widened([vector for *_, vector in found])
+            return {row: (partition, one) for (row, partition, _), one in zip(found, wide, strict=True)}
 
         return self._vectors.through(rows, scope.readable, read)
 
@@ -106,8 +107,11 @@ class Contents:
         return [partition for (partition,) in self._readers.all(_SQL["large_partitions"], keys)]
 
 
-def _widened(packed: bytes) -> bytes:
-    return np.frombuffer(packed, "<f2").astype("<f4").tobytes()
+def _widened(packed: Sequence[bytes]) -> list[bytes]:
+    """Float16 vectors of one length as float32."""
+    wide = np.frombuffer(b"".join(packed), "<f2").astype("<f4").tobytes()
+    each = len(wide) // max(len(packed), 1)
+    return [wide[at : at + each] for at in range(0, len(wide), each)] if each else []
 
 
 def _stored(found: Sequence[tuple[Any, ...]]) -> list[Stored]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from proxy import glance, traits
 from proxy.store import forget, journal, lexical, queries
 from proxy.store.health import APPLICATION_ID, SCHEMA_VERSION
 from proxy.store.postings import Postings
@@ -20,6 +21,7 @@ from proxy.store.writer import Unit
 _SQL = queries.load("memories")
 _META = queries.load("forget")
 _TERMS = "lexical_version"
+_TRAITS = "traits_version"
 _TRIED = "write_tried"
 _BUSY_S = 2.0
 
@@ -59,7 +61,8 @@ def _make(connection: sqlite3.Connection) -> None:
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
             for statement in _statements(queries.load("schema")["create"]):
                 connection.execute(statement)
-            connection.execute(_META["set_meta"], {"name": _TERMS, "value": lexical.VERSION})
+            _note(connection, _TERMS, lexical.VERSION)
+            _note(connection, _TRAITS, traits.VERSION)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
@@ -81,12 +84,13 @@ def _statements(script: str) -> list[str]:
 
 
 def take_up(unit: Unit, now: datetime) -> None:
-    """What a start owes to the run before: old ledger entries go, an interrupted erasure is finished, and postings made
-    by other rules than today's are made anew."""
+    """What a start owes to the run before: old ledger entries go, an interrupted erasure is finished, and postings and
+    traits made by other rules than today's are made anew."""
     journal.take_up(unit.connection, now)
-    known = unit.connection.execute(_META["get_meta"], {"name": _TERMS}).fetchone()
-    if known is None or known[0] != lexical.VERSION:
+    if _noted(unit.connection, _TERMS) != lexical.VERSION:
         index_terms(unit.connection)
+    if _noted(unit.connection, _TRAITS) != traits.VERSION:
+        look_again(unit.connection)
     unit.erases = forget.pending(unit.connection)
 
 
@@ -97,12 +101,13 @@ def write_something(unit: Unit) -> None:
 
 
 def reindex(unit: Unit, index: VectorIndex, postings: Postings) -> int:
-    """Make the postings anew, and have vectors read again and their files made anew once that is committed.
+    """Make postings and traits anew, and have vectors read again and their files made anew once that is committed.
 
     Returns:
         How many records were indexed.
     """
     unit.after_commit += [postings.clear, index.renew_all]
+    look_again(unit.connection)
     return index_terms(unit.connection)
 
 
@@ -121,5 +126,25 @@ def index_terms(connection: sqlite3.Connection) -> int:
             connection.execute(_SQL["add_terms"], keys)
             connection.execute(_SQL["set_term_count"], {"row": row, "term_count": len(words)})
         count, after = count + len(batch), batch[-1][0]
-    connection.execute(_META["set_meta"], {"name": _TERMS, "value": lexical.VERSION})
+    _note(connection, _TERMS, lexical.VERSION)
     return count
+
+
+def look_again(connection: sqlite3.Connection) -> None:
+    """Work out anew what ranking looks at in each record."""
+    after = 0
+    while batch := connection.execute(_SQL["to_see"], {"after": after}).fetchall():
+        for row, content, role in batch:
+            bits, speaker = glance.seen(content, role)
+            connection.execute(_SQL["set_seen"], {"row": row, "seen": bits, "speaker": speaker})
+        after = batch[-1][0]
+    _note(connection, _TRAITS, traits.VERSION)
+
+
+def _note(connection: sqlite3.Connection, name: str, value: str) -> None:
+    connection.execute(_META["set_meta"], {"name": name, "value": value})
+
+
+def _noted(connection: sqlite3.Connection, name: str) -> str | None:
+    found = connection.execute(_META["get_meta"], {"name": name}).fetchone()
+    return None if found is None else found[0]

@@ -17,7 +17,7 @@ from proxy.store.marks import marks_of
 from proxy.store.partition import NEVER, Entry, Partition, Snapshot, Stored
 
 _ROW_BYTES = 30
-"""Of the arrays below, and of usearch's own pointer."""
+"""Of the arrays below, and of what brings each vector to unit length."""
 
 
 class Filed:
@@ -152,5 +152,5 @@ class Filed:
             vectors=vectors,
             terms=terms,
             threads=self._threads,
-            graph=self.file.graph,
+            filed=self.file.vectors,
         )

@@ -13,7 +13,7 @@ from typing import Literal
 from proxy.errors import StoreUnavailable
 
 APPLICATION_ID = 0x51DE_0A1F
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _MAGIC = b"SQLite format 3\0"
 _CHECKED_WHOLE_BYTES = 64 * 1024 * 1024
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

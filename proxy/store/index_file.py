@@ -1,9 +1,10 @@
-"""The files under ``data/index/``: one graph per large partition, with what proves that it is ours and whole.
+"""The files under ``data/index/``: one of usearch's per large partition, with what proves that it is ours and whole.
 
-In: a graph's bytes with the rows it was built from. Out: the same, verified, or None. ``<partition>.usearch`` holds the
-graph, then the rows (int64) and a mark of each row's vector (uint64, 0 for none), little endian; ``<partition>.json``
-is the manifest, written last. A damaged graph region crashes whoever follows it, and so does a file that shrinks under
-a mapping: a file is copied while it is checked, and what is searched is the copy, which has no name in the folder.
+In: usearch's bytes with the rows they were built from. Out: the same, verified, or None. ``<partition>.usearch`` holds
+usearch's bytes, then the rows (int64) and a mark of each row's vector (uint64, 0 for none), little endian;
+``<partition>.json`` is the manifest, written last. A damaged file would answer wrongly, and one that shrinks under a
+mapping crashes the process: a file is copied while it is checked, and what is searched is the copy, which has no name
+in the folder.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from proxy.store import disk
-from proxy.store.graph import USEARCH_VERSION, Buffer, Graph
 from proxy.store.marks import Marks
+from proxy.store.usearch_file import USEARCH_VERSION, Buffer, UsearchVectors
 
 log = structlog.get_logger(__name__)
 FORMAT = 1
@@ -39,14 +40,14 @@ class Manifest(BaseModel):
 
     Args:
         format: Of the file and of this manifest.
-        usearch: Version that wrote the graph.
+        usearch: Version that wrote the file.
         partition: Whose.
         fingerprint: Model of the vectors.
         dimension: Their length.
         rows: How many records it was built from.
-        vectors: How many of these are in the graph.
+        vectors: How many of these have a vector.
         highest_row: The newest of them.
-        graph_bytes: Length of the graph; the rows follow at the next multiple of 64.
+        usearch_bytes: Length of what usearch wrote; the rows follow at the next multiple of 64.
         sha256: Of the whole file.
     """
 
@@ -60,13 +61,13 @@ class Manifest(BaseModel):
     rows: int = Field(ge=1)
     vectors: int = Field(ge=1)
     highest_row: int
-    graph_bytes: int = Field(ge=1)
+    usearch_bytes: int = Field(ge=1)
     sha256: str
 
     @property
     def rows_at(self) -> int:
         """Where the rows begin."""
-        return -(-self.graph_bytes // _ALIGNED) * _ALIGNED
+        return -(-self.usearch_bytes // _ALIGNED) * _ALIGNED
 
     @property
     def nbytes(self) -> int:
@@ -79,23 +80,23 @@ class IndexFile:
     """A verified file, as it is searched.
 
     Args:
-        rows: Sorted; a record's position in them is its key in the graph.
-        marks: Of the vectors that the graph was built from.
-        graph: Over the rows that have a vector.
+        rows: Sorted; a record's position in them is its key to usearch.
+        marks: Of the vectors that the file was built from.
+        vectors: Of the rows that have one.
         nbytes: Length.
     """
 
     rows: npt.NDArray[np.int64]
     marks: Marks
-    graph: Graph
+    vectors: UsearchVectors
     nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A graph that was just built; fields as in `IndexFile`."""
+    """What was just built; `rows` and `marks` as in `IndexFile`, `usearch` is usearch's part of the file."""
 
-    graph: Buffer
+    usearch: Buffer
     rows: npt.NDArray[np.int64]
     marks: Marks
 
@@ -125,16 +126,15 @@ class IndexFiles:
         try:
             manifest = self._manifest(partition)
             memory = self._copied(self._folder / f"{partition}.usearch", manifest)
-            buffer = memoryview(memory)[: manifest.graph_bytes]
-            graph = Graph(buffer, self._dimension, manifest.vectors)
+            rows = np.frombuffer(memory, "<i8", manifest.rows, manifest.rows_at)
+            marks = np.frombuffer(memory, "<u8", manifest.rows, manifest.rows_at + rows.nbytes)
+            vectors = UsearchVectors(memoryview(memory)[: manifest.usearch_bytes], self._dimension, marks != 0)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             log.warning("index_file_refused", partition=partition, error_type=type(error).__name__, hint=_told(error))
             return None
-        rows = np.frombuffer(memory, "<i8", manifest.rows, manifest.rows_at)
-        marks = np.frombuffer(memory, "<u8", manifest.rows, manifest.rows_at + rows.nbytes)
-        return IndexFile(rows, marks, graph, manifest.nbytes)
+        return IndexFile(rows, marks, vectors, manifest.nbytes)
 
     def publish(self, partition: str, built: Built, still_good: Callable[[], bool]) -> bool:
         """Put a new file in the place of the old one. A crash leaves the one or the other, or none.
@@ -250,9 +250,9 @@ class IndexFiles:
         return self._folder / f"{_NEW}{partition}.usearch"
 
     def _write(self, file: BinaryIO, partition: str, built: Built) -> Manifest:
-        graph_bytes = len(built.graph)
-        padding = bytes(-graph_bytes % _ALIGNED)
-        parts = [built.graph, padding, built.rows.astype("<i8").tobytes(), built.marks.astype("<u8").tobytes()]
+        usearch_bytes = len(built.usearch)
+        padding = bytes(-usearch_bytes % _ALIGNED)
+        parts = [built.usearch, padding, built.rows.astype("<i8").tobytes(), built.marks.astype("<u8").tobytes()]
         return Manifest(
             format=FORMAT,
             usearch=USEARCH_VERSION,
@@ -262,7 +262,7 @@ class IndexFiles:
             rows=len(built.rows),
             vectors=int(np.count_nonzero(built.marks)),
             highest_row=int(built.rows[-1]),
-            graph_bytes=graph_bytes,
+            usearch_bytes=usearch_bytes,
             sha256=disk.write_synced(file, parts),
         )
 

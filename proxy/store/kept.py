@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import Generic, NamedTuple, Self, TypeVar
+from itertools import islice
+from typing import Generic, TypeVar
 
 from proxy.glance import Glance, glance
 from proxy.types import Memory
@@ -89,56 +90,53 @@ class ByRow(Generic[T]):
     def _add(self, read: Mapping[int, tuple[str, T]]) -> None:
         self._held.update(read)
         surplus = len(self._held) - self._most
-        for row in [*self._held][:surplus] if surplus > 0 else ():
-            self._remove(row)
+        if surplus > 0:
+            for row in [*islice(self._held, surplus)]:
+                self._remove(row)
 
     def _remove(self, row: int) -> T | None:
         held = self._held.pop(row, None)
         return None if held is None else held[1]
 
 
-class Known(NamedTuple):
-    """A record in memory.
+class KeptRecords(ByRow[Memory]):
+    """Decoded records, by row and by id; and by row what ranking must know of them, which is asked for far more often.
 
     Args:
-        memory: The record.
-        seen: What ranking must know of it.
+        most: How many of each are kept.
     """
-
-    memory: Memory
-    seen: Glance
-
-    @classmethod
-    def of(cls, memory: Memory) -> Self:
-        """A record that was just decoded."""
-        return cls(memory, glance(memory))
-
-
-class KeptRecords(ByRow[Known]):
-    """Decoded records, by row and by id."""
 
     def __init__(self, most: int = MOST) -> None:
         super().__init__(most)
+        self.glances: ByRow[Glance] = ByRow(most)
         self._rows: dict[str, int] = {}
 
     def named(self, ids: Collection[str], partitions: Collection[str]) -> dict[str, Memory]:
         """Those with one of these ids that are kept and lie in one of `partitions`."""
         rows = [row for one in ids if (row := self._rows.get(one)) is not None]
-        found = {known.memory.id: known.memory for known in self.find(rows, partitions).values()}
+        found = {memory.id: memory for memory in self.find(rows, partitions).values()}
         return {one: found[one] for one in ids if one in found}
 
     def put(self, row: int, partition: str, memory: Memory) -> None:
         """A commit brought a new record."""
-        known = Known.of(memory)
         with self._lock:
-            self._add({row: (partition, known)})
+            self._add({row: (partition, memory)})
+        self.glances.keep({row: (partition, glance(memory))}, self.glances.mark())
 
-    def _add(self, read: Mapping[int, tuple[str, Known]]) -> None:
-        self._rows.update((known.memory.id, row) for row, (_, known) in read.items())
+    def drop(self, rows: Collection[int]) -> None:
+        super().drop(rows)
+        self.glances.drop(rows)
+
+    def clear(self) -> None:
+        super().clear()
+        self.glances.clear()
+
+    def _add(self, read: Mapping[int, tuple[str, Memory]]) -> None:
+        self._rows.update((memory.id, row) for row, (_, memory) in read.items())
         super()._add(read)
 
-    def _remove(self, row: int) -> Known | None:
-        known = super()._remove(row)
-        if known is not None:
-            self._rows.pop(known.memory.id, None)
-        return known
+    def _remove(self, row: int) -> Memory | None:
+        memory = super()._remove(row)
+        if memory is not None:
+            self._rows.pop(memory.id, None)
+        return memory

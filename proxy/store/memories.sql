@@ -10,6 +10,12 @@ WHERE +partition IN (:agent, :user, :shared);
 SELECT records.* FROM json_each(:rows) AS wanted CROSS JOIN records ON records.row = wanted.value
 WHERE +partition IN (:agent, :user, :shared);
 
+-- name: glances
+-- What stands before the text: no page of text or vector is read.
+SELECT row, partition, confidence, strength, valid_from, seen, speaker, memory_type, kind
+FROM json_each(:rows) AS wanted CROSS JOIN memories ON row = wanted.value
+WHERE +partition IN (:agent, :user, :shared);
+
 -- name: listed
 -- The word in braces stands for the conditions of the filters in use (listing.sql).
 SELECT records.* FROM (
@@ -75,13 +81,13 @@ SELECT change, state, at FROM versions WHERE id = :id ORDER BY seq;
 INSERT INTO memories (
   id, partition, owner, tenant, user_id, agent_id, session_id, scope, memory_type, kind, key, tags, entities, language,
   confidence, strength, access_count, last_accessed_at, created_at, updated_at, valid_from, expires_at, version, supersedes,
-  superseded_by, parent_id, state, source, message_hash, token_estimate, content, short, line_tokens, short_tokens,
+  superseded_by, parent_id, state, source, message_hash, token_estimate, seen, speaker, content, short, line_tokens, short_tokens,
   change, term_count, fingerprint, vector)
 VALUES (
   :id, :partition, :owner, :tenant, :user_id, :agent_id, :session_id, :scope, :memory_type, :kind, :key, :tags, :entities,
   :language, :confidence, :strength, :access_count, :last_accessed_at, :created_at, :updated_at, :valid_from, :expires_at,
-  :version, :supersedes, :superseded_by, :parent_id, :state, :source, :message_hash, :token_estimate, :content, :short,
-  :line_tokens, :short_tokens, :change, :term_count, :fingerprint, :vector);
+  :version, :supersedes, :superseded_by, :parent_id, :state, :source, :message_hash, :token_estimate, :seen, :speaker,
+  :content, :short, :line_tokens, :short_tokens, :change, :term_count, :fingerprint, :vector);
 
 -- name: update
 UPDATE memories SET
@@ -91,8 +97,8 @@ UPDATE memories SET
   access_count = :access_count, last_accessed_at = :last_accessed_at, created_at = :created_at, updated_at = :updated_at,
   valid_from = :valid_from, expires_at = :expires_at, version = :version, supersedes = :supersedes,
   superseded_by = :superseded_by, parent_id = :parent_id, state = :state, source = :source, message_hash = :message_hash,
-  token_estimate = :token_estimate, content = :content, short = :short, line_tokens = :line_tokens,
-  short_tokens = :short_tokens, change = :change, term_count = :term_count
+  token_estimate = :token_estimate, seen = :seen, speaker = :speaker, content = :content, short = :short,
+  line_tokens = :line_tokens, short_tokens = :short_tokens, change = :change, term_count = :term_count
 WHERE row = :row;
 
 -- name: set_vector
@@ -140,6 +146,12 @@ INSERT INTO fts (fts) VALUES ('delete-all');
 
 -- name: to_index
 SELECT row, partition, content FROM memories WHERE state = 'active' AND row > :after ORDER BY row LIMIT 500;
+
+-- name: to_see
+SELECT row, content, source ->> 'role' FROM memories WHERE row > :after ORDER BY row LIMIT 500;
+
+-- name: set_seen
+UPDATE memories SET seen = :seen, speaker = :speaker WHERE row = :row;
 
 -- name: set_term_count
 UPDATE memories SET term_count = :term_count WHERE row = :row;

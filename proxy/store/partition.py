@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from proxy.errors import StoreError
-from proxy.store.graph import Graph
+from proxy.store.usearch_file import UsearchVectors
 from proxy.types import Vector
 
 Stored = tuple[int, int, float | None, bytes | None, int]
@@ -99,12 +99,12 @@ class Snapshot:
         expires_at: float64, Unix seconds.
         alive: False for a record that is gone.
         embedded: Whether the record has a vector.
-        matrix: float32 (n, dimension), zeros where there is no vector; None where a graph stands in for it.
+        matrix: float32 (n, dimension), zeros where there is no vector; None where a file stands in for it.
         count: How many are alive.
         vectors: How many of these have a vector.
         terms: Their term counts together.
         threads: int64, from `thread_of`.
-        graph: Finds positions in these arrays by vector; None where there is a matrix.
+        filed: The vectors in a file; None where there is a matrix.
     """
 
     rows: npt.NDArray[np.int64]
@@ -117,7 +117,7 @@ class Snapshot:
     vectors: int
     terms: int
     threads: npt.NDArray[np.int64]
-    graph: Graph | None = None
+    filed: UsearchVectors | None = None
 
     def position(self, row: int) -> int | None:
         """Where a row stands; None when it is not here."""

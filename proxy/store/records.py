@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from proxy.errors import StoreError
+from proxy.glance import seen
 from proxy.scope import Scope
 from proxy.types import Memory, Source, iso
 
@@ -60,6 +61,7 @@ def memory_to_row(memory: Memory) -> dict[str, Any]:
     Raises:
         StoreError: It belongs to working memory.
     """
+    bits, speaker = seen(memory.content, memory.source.role)
     return {
         "id": memory.id,
         "partition": partition_of(memory),
@@ -71,6 +73,8 @@ def memory_to_row(memory: Memory) -> dict[str, Any]:
         "scope": memory.scope,
         "memory_type": memory.memory_type,
         "kind": memory.kind,
+        "seen": bits,
+        "speaker": whole_characters(speaker),
         "content": whole_characters(memory.content),
         "key": memory.key,
         "tags": dumps(memory.tags) if memory.tags else _EMPTY,

@@ -32,6 +32,8 @@ CREATE TABLE memories (
   source           TEXT NOT NULL,           -- JSON object
   message_hash     TEXT,                    -- source.message_hash, to be found by
   token_estimate   INTEGER NOT NULL,
+  seen             INTEGER NOT NULL,        -- what ranking looks at: glance.seen
+  speaker          TEXT NOT NULL,
   content          TEXT NOT NULL,
   short            TEXT,                    -- its short form; of long contents only
   line_tokens      INTEGER,                 -- what each costs in a block's line

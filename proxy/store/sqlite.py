@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from proxy.errors import StoreError, StoreUnavailable
-from proxy.glance import GONE, gathered
+from proxy.glance import GONE, Glance, composed, gathered
 from proxy.plugs import (
     Carried,
     Filters,
@@ -59,7 +59,7 @@ from proxy.store.contents import Contents
 from proxy.store.generations import Generations
 from proxy.store.health import Health
 from proxy.store.index_file import IndexFiles
-from proxy.store.kept import KeptRecords, Known
+from proxy.store.kept import KeptRecords
 from proxy.store.partition import pack
 from proxy.store.pieces import Pieces
 from proxy.store.postings import Postings, Rows
@@ -148,7 +148,7 @@ class SqliteStore(Store):
         rows = self._readers.all(_SQL["by_ids"], {"ids": records.dumps(missing), **partitions(scope)})
         read = _decoded(rows)
         self._kept.keep(read, mark)
-        return (*kept.values(), *(known.memory for _, known in read.values()))
+        return (*kept.values(), *(memory for _, memory in read.values()))
 
     def list(
         self, scope: Scope, filters: Filters, *, limit: int, cursor: str | None = None, all_agents: bool = False
@@ -210,7 +210,7 @@ class SqliteStore(Store):
         if filters is not None and listing.narrows(filters):
             sql, keys = listing.narrowed(_SQL["rows_matching"], replace(filters, state=None))
             allowed = np.sort(_rows(self._readers.one(sql, {**keys, **partitions(scope)})))
-        by_index = vector is not None and any(part.graph is not None for part in held)
+        by_index = vector is not None and any(part.filed is not None for part in held)
         source: SearchSource = "index" if by_index else "exact"
         self._searches[scope.owner, source] += 1
         rows, dense, lexical, context = find(
@@ -235,18 +235,20 @@ class SqliteStore(Store):
 
     def load(self, scope: Scope, rows: Collection[int]) -> Mapping[int, Memory]:
         self._health.refuse()
-        return {row: known.memory for row, known in self._known(scope, rows).items()}
+        read = partial(self._by_rows, "by_rows", scope)
+        return self._kept.through(rows, scope.readable, lambda missing: _decoded(read(missing)))
 
     def glances(self, scope: Scope, rows: Sequence[int]) -> Glances:
-        known = self._known(scope, rows)
-        return gathered(known[row].seen if row in known else GONE for row in rows)
+        self._health.refuse()
 
-    def _known(self, scope: Scope, rows: Collection[int]) -> dict[int, Known]:
-        def read(missing: list[int]) -> dict[int, tuple[str, Known]]:
-            self._health.refuse()
-            return _decoded(self._readers.all(_SQL["by_rows"], {"rows": records.dumps(missing), **partitions(scope)}))
+        def read(missing: list[int]) -> dict[int, tuple[str, Glance]]:
+            return {row: (where, composed(*told)) for row, where, *told in self._by_rows("glances", scope, missing)}
 
-        return self._kept.through(rows, scope.readable, read)
+        known = self._kept.glances.through(rows, scope.readable, read)
+        return gathered(known.get(row, GONE) for row in rows)
+
+    def _by_rows(self, query: str, scope: Scope, rows: Sequence[int]) -> Sequence[records.Row]:
+        return self._readers.all(_SQL[query], {"rows": records.dumps(rows), **partitions(scope)})
 
     def recent(self, scope: Scope, memory_type: str, limit: int) -> Sequence[Memory]:
         self._health.refuse()
@@ -433,9 +435,9 @@ class SqliteStore(Store):
         self._readers.close()
 
 
-def _decoded(found: Sequence[records.Row]) -> dict[int, tuple[str, Known]]:
+def _decoded(found: Sequence[records.Row]) -> dict[int, tuple[str, Memory]]:
     """Partition and record, by row."""
-    return {row[records.ROW]: (row[records.PARTITION], Known.of(records.row_to_memory(row))) for row in found}
+    return {row[records.ROW]: (row[records.PARTITION], records.row_to_memory(row)) for row in found}
 
 
 def _rows(found: Sequence[str | None] | None) -> Rows:
