@@ -486,7 +486,7 @@ def test_an_open_file_may_be_dropped_and_replaced(tmp_path: Path) -> None:
     files.publish("p", built([7, 8]), lambda: True)
     files.drop("p")
     assert not files.present("p")
-    assert int(opened.vectors.likeness([unit(2)]).argmax()) == 1
+    assert int(opened.vectors.likeness([unit(2)])[0].argmax()) == 1
 
 
 @pytest.mark.parametrize(
@@ -508,7 +508,7 @@ def test_a_file_tells_how_like_every_vector_is(questions: int, dimension: int) -
     at = np.flatnonzero(embedded)
     file.add(at[:300], matrix[at[:300]])
     file.add(at[300:], matrix[at[300:]])
-    likeness = UsearchVectors(file.dump(), dimension, embedded).likeness([*asked])
+    likeness = np.stack(UsearchVectors(file.dump(), dimension, embedded).likeness([*asked]))
     assert likeness.shape == (questions, len(matrix))
     assert np.isneginf(likeness[:, ~embedded]).all()
     cosines = (asked @ matrix.T)[:, embedded]

@@ -209,7 +209,7 @@ def _dense(
                 cosines[:] = np.where(part.embedded, products, np.float32(np.nan))
         else:
             admitted = usable[start:end] & part.embedded
-            near = [_near(one, admitted, limit) for one in part.filed.likeness(list(vectors))]
+            near = [_near(one, admitted, limit) for one in part.filed.likeness(vectors)]
             also = worded[(worded >= start) & (worded < end)] - start
             _compare(here, part.rows, np.unique(np.concatenate([*near, also])), vectors, fetch)
         start = end
@@ -223,7 +223,10 @@ def _near(likeness: Floats, usable: npt.NDArray[np.bool_], limit: int) -> Positi
     if not count:
         return np.zeros(0, np.int64)
     least = np.partition(values, len(values) - count)[len(values) - count]
-    above, equal = np.flatnonzero(values > least), np.flatnonzero(values == least)
+    near = np.flatnonzero(values >= least)
+    if len(near) == count:
+        return near
+    above, equal = near[values[near] > least], near[values[near] == least]
     return np.concatenate([above, equal[len(equal) - (count - len(above)) :]])
 
 

@@ -9,6 +9,8 @@ usearch permits. And its own search takes one question after the other, at 48 ns
 and 60 for four questions at once (AVX2; a question that asks for several things has a vector for each).
 """
 
+from collections.abc import Sequence
+
 import numkong
 import numpy as np
 import numpy.typing as npt
@@ -84,14 +86,14 @@ class UsearchVectors:
         self._scales = np.concatenate([_scales(self._matrix[at : at + _CHUNK]) for at in range(0, count, _CHUNK)])
         self._embedded = None if embedded.all() else embedded
 
-    def likeness(self, vectors: list[Vector]) -> Floats:
+    def likeness(self, vectors: Sequence[Vector]) -> list[Floats]:
         """Rough cosines.
 
         Args:
             vectors: Of the questions: finite, not all zero.
 
         Returns:
-            Shape (questions, positions), up to a factor for each question; −inf where a position has no vector.
+            For each question an array by position: up to a factor, and −inf where a position has no vector.
         """
         quantized = _quantized(np.stack(vectors))
         if len(vectors) == 1:
@@ -99,11 +101,13 @@ class UsearchVectors:
         else:
             packed = numkong.dots_pack(np.concatenate([quantized, quantized[: len(vectors) % 2]]))  # faster when even
             products = np.asarray(numkong.dots_packed(self._matrix, packed)).T[: len(vectors)]
-        likeness: Floats = np.multiply(products, self._scales, dtype=np.float32, casting="unsafe")
+        return [self._placed(one.astype(np.float32) * self._scales) for one in products]
+
+    def _placed(self, likeness: Floats) -> Floats:
         if self._embedded is None:
             return likeness
-        placed = np.full((len(vectors), len(self._embedded)), -np.inf, np.float32)
-        placed[:, self._embedded] = likeness
+        placed = np.full(len(self._embedded), -np.inf, np.float32)
+        placed[self._embedded] = likeness
         return placed
 
 
