@@ -26,7 +26,7 @@ from proxy.policy.matcher import TimedOut
 from proxy.policy.rules import PolicySet
 from proxy.scope import Scope
 from proxy.standalone import standing
-from proxy.types import Draft, Event, Outcome, SlotWrite
+from proxy.types import Answer, Draft, Event, Outcome, SlotWrite
 from proxy.value import ValueModel
 
 log = structlog.get_logger(__name__)
@@ -42,7 +42,8 @@ class Drafted:
         drafts: Proposed memories.
         slots: Working-memory slots to fill.
         forgets: What the user asked to forget, or to have back.
-        notes: For the ledger: what a model was asked in vain, which rules were passed over because they took too long.
+        notes: For the ledger: that the answer was cut short, what a model was asked in vain, which rules were passed
+            over because they took too long.
     """
 
     drafts: list[tuple[Draft, Event]] = field(default_factory=list)
@@ -87,7 +88,7 @@ class Drafting:
             policies: The set in force.
             fresh: Whether its words are new; of others only the answer is.
         """
-        result = Drafted()
+        result = Drafted(notes=_of_answer(turn.answer))
         for event in self._backfill(turn) if fresh else ():
             found = evaluate(policies, event)
             # What asked to forget something must not stand for it again.
@@ -191,3 +192,14 @@ def _is_echo(draft: Draft, injected: frozenset[str]) -> bool:
     """Whether a draft only says again what was recalled (traps 13, 14)."""
     said = normal(draft.content)
     return any(text in said or said in text for text in injected if text)
+
+
+def _of_answer(answer: Answer | None) -> list[Outcome]:
+    """The ledger says when an answer was not whole: nothing is then remembered of it."""
+    reasons = {
+        "aborted": "the answer was cut short: the client went away, or the provider broke off",
+        "failed": "the provider reported an error in its answer",
+    }
+    if answer is None or answer.status not in reasons:
+        return []
+    return [Outcome("", answer.status, None, reasons[answer.status])]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 import regex
@@ -112,14 +113,9 @@ def strip_block(text: str, open_mark: str, close_mark: str) -> str:
     >>> strip_block("Hello.\\n<m a='1'>likes tea</M>\\nBye.", "<m", "</m>")
     'Hello.\\n\\nBye.'
     """
-    marks = regex.compile(
-        f"(?P<open>{regex.escape(open_mark)}{_WORD_END if open_mark[-1:].isalnum() else ''})"
-        f"|{regex.escape(close_mark)}",
-        regex.IGNORECASE,
-    )
     cuts: list[tuple[int, int]] = []
     opened: list[int] = []
-    for mark in marks.finditer(text):
+    for mark in _marks(open_mark, close_mark).finditer(text):
         if mark.group("open") is not None:
             opened.append(mark.start())
         else:
@@ -152,6 +148,12 @@ def _take_out(detector: Detector, text: str, found: list[str]) -> str:
 
 _WORD_END: Final = r"(?![\w-])"
 _BLANK_LINE: Final = regex.compile(r"\n[ \t\r]*+\n")
+
+
+@lru_cache(maxsize=16)
+def _marks(open_mark: str, close_mark: str) -> regex.Pattern[str]:
+    begins = regex.escape(open_mark) + (_WORD_END if open_mark[-1:].isalnum() else "")
+    return regex.compile(f"(?P<open>{begins})|{regex.escape(close_mark)}", regex.IGNORECASE)
 
 
 def _unclosed(text: str, opened: Sequence[int]) -> list[tuple[int, int]]:

@@ -1,8 +1,8 @@
 """Write-back: a journalled turn, an event, or an explicit write → memories. It waits: it runs in threads of its own.
 
 In: a `JournalTurn`, an `Event`, or a `Draft` from the API. Out: records in the store, slots in working memory,
-`Outcome`s in the ledger. What is written was drafted (`drafting`: policies, wording), planned (`plan`: guard, conflict
-step), applied in one transaction and read back (`writing`).
+`Outcome`s in the ledger. What is written was drafted (`drafting`: policies, wording), planned (`undertaking`: guard,
+conflict step, what is to be forgotten), applied in one transaction and read back (`writing`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from proxy import forgetting, observe, writing
-from proxy.allotment import Allotment
-from proxy.chain import parent_of
+from proxy import writing
 from proxy.conflict import Judge
-from proxy.drafting import Drafted, Drafting
+from proxy.drafting import Drafting
 from proxy.extractor import Extractor
-from proxy.forgetting import Choice, Forgetting, Spoken
+from proxy.forgetting import Forgetting
 from proxy.language import detect
 from proxy.metrics import Metrics
 from proxy.notes import Notes
@@ -28,7 +26,8 @@ from proxy.policy.rules import PolicySet
 from proxy.recent_vectors import RecentVectors
 from proxy.scope import Scope
 from proxy.sweeps.restore import restore
-from proxy.types import Answer, Draft, Event, Memory, Message, Outcome, Source
+from proxy.types import Draft, Event, Memory, Message, Outcome, Source
+from proxy.undertaking import Undertaking, Undertakings
 from proxy.used import used
 from proxy.value import ValueModel
 from proxy.writing import Written
@@ -54,21 +53,6 @@ class Helpers:
 
 
 _ALONE = Helpers()
-
-
-@dataclass(slots=True)
-class _Work:
-    """One transaction's worth of writing, and what is known before it.
-
-    Args:
-        plans: To be applied.
-        choices: What was asked to be forgotten or restored.
-        refused: Drafts that are not written, with the reason.
-    """
-
-    plans: list[Plan]
-    choices: list[Choice]
-    refused: list[Outcome]
 
 
 class Remember:
@@ -108,9 +92,9 @@ class Remember:
         embedder = RecentVectors(embedder)
         self._planner = Planner(store, embedder, policies, count_tokens, clock, helpers.judge)
         self._drafting = Drafting(store, embedder, helpers.value, helpers.extractor, helpers.zone, metrics)
-        self._forgetting = Forgetting(store, embedder, clock)
         self._notes = Notes(working, self._planner.safe_value)
-        self._allotment = Allotment()
+        forgetting = Forgetting(store, embedder, clock)
+        self._undertakings = Undertakings(store, self._planner, forgetting, self._notes, policies, clock)
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
         self._sum_up_again: Callable[[Scope], object] = lambda _scope: None
 
@@ -138,10 +122,10 @@ class Remember:
         drafted = self._drafting.turn(turn, self._policies(), fresh=fresh)
         with self.lock(turn.scope):
             # Slots first: writing them again after a failed transaction does no harm, and the ledger has them.
-            buried = self._buried(turn.scope, [event for _, event in drafted.slots])
+            buried = self._undertakings.buried(turn.scope, [event for _, event in drafted.slots])
             slots = [(slot, event) for slot, event in drafted.slots if event.message_hash not in buried]
-            noted = [*_of_answer(turn.answer), *drafted.notes, *self._notes.fill(turn.scope, slots)]
-            work = self._plan(turn.scope, drafted, turn)
+            noted = [*drafted.notes, *self._notes.fill(turn.scope, slots)]
+            work = self._undertakings.of(turn.scope, drafted, turn)
             # The same question sent again, or answered anew, is no second use.
             written = self._write_turn(turn, work, noted, self._drawn_on(turn) if fresh else [])
         if fresh:
@@ -149,7 +133,7 @@ class Remember:
         for choice in work.choices:
             if choice.messages and not choice.request.restore:
                 self._notes.clear(turn.scope, choice.messages, for_good=False)
-        for scope in _summed_up(work.choices):
+        for scope in work.summaries:
             self._sum_up_again(scope)
         outcomes = [*noted, *(one.outcome for one in written)]
         for outcome in outcomes:
@@ -173,10 +157,10 @@ class Remember:
         drafted = self._drafting.event(scope, event, policies or self._policies())
         with self.lock(scope):
             noted = [*drafted.notes, *self._notes.fill(scope, drafted.slots)]
-            work = self._plan(scope, drafted, None)
-            kept = self._store.transact(lambda tx: writing.apply(tx, work.plans, self._clock())).result()
+            work = self._undertakings.of(scope, drafted, None)
+            kept, others = self._store.transact(lambda tx: work.apply(tx, scope, self._clock())).result()
             written = [writing.read_back(self._store, scope, plan.memory.source.rule or "", plan) for plan in kept]
-        outcomes = [*noted, *work.refused, *(one.outcome for one in written)]
+        outcomes = [*noted, *(one.outcome for one in written), *others]
         for outcome in outcomes:
             self._metrics.written(outcome.action)
         return tuple(outcomes)
@@ -207,7 +191,7 @@ class Remember:
         """
         now = self._clock()
         with self.lock(scope):
-            if (refusal := self._refusal(scope)) is not None:
+            if (refusal := self._undertakings.refusal(scope)) is not None:
                 return Written(None, Outcome(draft.rule_id, "dropped", None, refusal))
             plan = self._planner.plan(scope, draft, source, valid_from or now, said=draft.content, earlier=[])
             if expires_at is not None:
@@ -311,7 +295,7 @@ class Remember:
             self._sum_up_again(Scope(scope.tenant, scope.user_id, agent_id, session_id))
         return count
 
-    # ── planning ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the parts of a turn ────────────────────────────────────────────────────────────────────────────────────
     def _seen(self, turn: JournalTurn) -> bool:
         """Whether these words were worked on before: in this session, or in one that the client did not name."""
         if self._store.seen(turn.seen_scope, [turn.chain]):
@@ -321,93 +305,19 @@ class Remember:
         since = None if turn.context is not None else turn.at - timedelta(seconds=self._idle_s)
         return turn.implicit and bool(self._store.seen(turn.scope.owner, [turn.chain], since=since))
 
-    def _plan(self, scope: Scope, drafted: Drafted, turn: JournalTurn | None) -> _Work:
-        work = _Work([], self._choices(scope, drafted, turn), [])
-        gone = {one.id for one in self._replaced(turn)} if turn else set()
-        gone |= {one.id for choice in work.choices if not choice.request.restore for one in choice.memories}
-        asked_in = {event.message_hash for _, event in drafted.forgets}
-        steps = self._notes.steps(scope) if any(draft.link_parent for draft, _ in drafted.drafts) else ()
-        buried = self._buried(scope, [event for _, event in drafted.drafts])
-        made: list[tuple[Event, str]] = []
-        for draft, event in drafted.drafts:
-            source = _source(scope, draft, event, turn)
-            if event.message_hash in buried:
-                work.refused.append(writing.forgotten(source))
-                continue
-            if _silenced(work.choices, draft, event, asked_in):
-                continue
-            if (refusal := self._refusal(scope)) is not None:
-                work.refused.append(Outcome(draft.rule_id, "dropped", None, refusal))
-                continue
-            plan = self._planner.plan(
-                scope,
-                draft,
-                source,
-                event.at,
-                said=event.text,
-                earlier=work.plans,
-                without=gone,
-                parent_id=parent_of(draft, event, steps, made),
-            )
-            work.plans.append(plan)
-            if event.type == "tool_result":
-                made.append((event, outcome_of(plan).memory_id or plan.memory.id))
-        return work
-
-    def _choices(self, scope: Scope, drafted: Drafted, turn: JournalTurn | None) -> list[Choice]:
-        if turn is None:
-            return []
-        said = [message.hash for message in turn.new if message.role == "user"]
-        answer = turn.context.hash if turn.context is not None else None
-        found = []
-        for request, event in drafted.forgets:
-            at = said.index(event.message_hash) if event.message_hash in said else 0
-            before = turn.previous.hash if turn.previous is not None else None
-            spoken = Spoken(event.message_hash, tuple(said[:at]), answer, before)
-            choice = self._forgetting.plan(scope, request, spoken)
-            if not request.restore:  # in a talk that is told late, what came after it was not meant
-                meant = tuple(memory for memory in choice.memories if memory.valid_from <= event.at)
-                choice = replace(choice, memories=meant)
-            found.append(choice)
-        return found
-
-    def _replaced(self, turn: JournalTurn) -> list[Memory]:
-        """The memories of an answer that this one replaces."""
-        if turn.replaces is None or (turn.answer and observe.answer_hash(turn.answer) == turn.replaces):
-            return []
-        return list(self._store.from_message(turn.scope, turn.replaces))
-
-    def _buried(self, scope: Scope, events: Sequence[Event]) -> set[str]:
-        """The messages of these events that a tombstone covers; each is looked up once, whatever was made of it."""
-        hashes = {event.message_hash for event in events if event.message_hash is not None}
-        return {one for one in hashes if self._store.is_forgotten(scope, one)}
-
-    def _refusal(self, scope: Scope) -> str | None:
-        rate = self._policies().guard.rate
-        owner = scope.partition("user")
-        return self._allotment.refusal(owner, rate, self._clock(), lambda: self._store.count(scope))
-
-    # ── writing ────────────────────────────────────────────────────────────────────────────────────────────────
     def _write_turn(
-        self, turn: JournalTurn, work: _Work, noted: Sequence[Outcome], drawn_on: Sequence[str]
+        self, turn: JournalTurn, work: Undertaking, noted: Sequence[Outcome], drawn_on: Sequence[str]
     ) -> list[Written]:
         messages: list[Message] = [*turn.backfill, *turn.new]
-        gone = self._replaced(turn)
 
         def commit(tx: Transaction) -> tuple[list[Plan], list[Outcome]]:
             now = self._clock()
-            for old in gone:
-                tx.update(replace(old, state="archived", updated_at=now), None, change="answer replaced")
-            chosen = [one for choice in work.choices for one in forgetting.apply(tx, turn.scope, choice, now)]
-            kept = writing.apply(tx, work.plans, now)
+            kept, outcomes = work.apply(tx, turn.scope, now)
             if drawn_on:
                 tx.touch(turn.scope, drawn_on, now)
             tx.mark_seen(turn.seen_scope, turn.scope.owner, messages)
             if turn.implicit:
                 tx.mark_seen(turn.scope.owner, turn.scope.owner, messages)
-            stored = {plan.memory.id for plan in kept}
-            lost = [writing.forgotten(plan.memory.source) for plan in work.plans if plan.memory.id not in stored]
-            outcomes = [*chosen, *work.refused, *lost]
             told = [*noted, *(outcome_of(plan) for plan in kept), *outcomes]
             tx.journal_done(turn.id, "done", told, worked_on=turn.answered_as)
             return kept, outcomes
@@ -426,44 +336,6 @@ class Remember:
         return self._locks[hash((scope.tenant, scope.user_id)) % _LOCKS]
 
 
-def _source(scope: Scope, draft: Draft, event: Event, turn: JournalTurn | None) -> Source:
-    return Source(
-        role=event.role,
-        session=scope.session_id,
-        request=turn.id if turn else None,
-        message_hash=event.message_hash,
-        tool=event.tool or None,
-        rule=draft.rule_id,
-        policy_hash=draft.policy_hash,
-    )
-
-
 def _answered(turn: JournalTurn) -> bool:
     """Whether there is an answer that memories were given for."""
     return bool(turn.injected and turn.answer and turn.answer.status == "complete" and turn.answer.text)
-
-
-def _silenced(choices: Sequence[Choice], draft: Draft, event: Event, asked_in: set[str | None]) -> bool:
-    asking = event.message_hash if event.message_hash in asked_in else None
-    return any(forgetting.silences(choice, draft, event.message_hash, asking) for choice in choices)
-
-
-def _summed_up(choices: Sequence[Choice]) -> set[Scope]:
-    """The sessions whose summaries were put away, since they repeated what was asked to be forgotten."""
-    return {
-        Scope(one.tenant, one.user_id, one.agent_id, one.session_id)
-        for choice in choices
-        for one in choice.memories
-        if one.kind == "summary" and not choice.request.restore
-    }
-
-
-def _of_answer(answer: Answer | None) -> list[Outcome]:
-    """The ledger says when an answer was not whole: nothing is then remembered of it."""
-    reasons = {
-        "aborted": "the answer was cut short: the client went away, or the provider broke off",
-        "failed": "the provider reported an error in its answer",
-    }
-    if answer is None or answer.status not in reasons:
-        return []
-    return [Outcome("", answer.status, None, reasons[answer.status])]
