@@ -435,6 +435,9 @@ def test_who_forgets_a_summary_does_not_get_it_back(at: Desk) -> None:
     at.remember.happened(ALICE, ended("It was about tea"))
     at.remember.forget(ALICE, [at.kept()[0].id])
     assert again == []
+    # The same end told once more makes none either, and says so.
+    assert actions(at.remember.happened(ALICE, ended("It was about tea"))) == [("over", "dropped")]
+    assert at.kept() == []
 
 
 def test_a_restored_record_is_in_use_again_and_a_missing_one_is_none(at: Desk) -> None:
