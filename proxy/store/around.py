@@ -15,6 +15,7 @@ from proxy.store.usearch_file import Positions
 
 _Flags = npt.NDArray[np.bool_]
 _OWN = AROUND.index(0)
+_DISTANCES = np.array(AROUND)
 
 
 def surroundings(at: Positions, threads: npt.NDArray[np.int64], usable: _Flags) -> tuple[npt.NDArray[np.int64], _Flags]:
@@ -24,15 +25,13 @@ def surroundings(at: Positions, threads: npt.NDArray[np.int64], usable: _Flags) 
     >>> places[0].tolist(), known[0].tolist()
     ([0, 0, 1, 2, 3], [False, True, True, True, False])
     """
-    last = len(threads) - 1
-    places = np.clip(at[:, None] + np.array(AROUND), 0, last)
-    known = usable[places] & (at[:, None] + np.array(AROUND) == places)
-    for direction in (-1, 1):
-        joined = np.ones(len(at), np.bool_)
-        for distance in range(1, _OWN + 1):
-            column = _OWN + direction * distance
-            joined = joined & linked(threads[places[:, column - direction]], threads[places[:, column]])
-            known[:, column] &= joined
+    wanted = at[:, None] + _DISTANCES
+    places = np.clip(wanted, 0, len(threads) - 1)
+    known = usable[places] & (wanted == places)
+    told = threads[places]
+    joined = linked(told[:, :-1], told[:, 1:])  # each column with the next
+    known[:, :_OWN] &= np.logical_and.accumulate(joined[:, _OWN - 1 :: -1], axis=1)[:, ::-1]
+    known[:, _OWN + 1 :] &= np.logical_and.accumulate(joined[:, _OWN:], axis=1)
     return places, known
 
 
@@ -40,4 +39,5 @@ def neighbours(of: Positions, threads: npt.NDArray[np.int64], usable: _Flags, bu
     """The records next to some, without those that are known already."""
     places, known = surroundings(of, threads, usable)
     beside = [_OWN - 1, _OWN + 1]
-    return np.setdiff1d(places[:, beside][known[:, beside]], but)
+    found: list[int] = places[:, beside][known[:, beside]].tolist()
+    return np.array(sorted({*found}.difference(but.tolist())), np.int64)  # of a few dozen, faster than numpy
