@@ -143,8 +143,8 @@ async def building(config: Config, *, strict: bool = False, config_file: Path | 
         house.app = application(routes, max_body_bytes=config.server.max_body_mb * 2**20)
         for service in _services(house, stop):
             memory.group.service(service)
+        await asyncio.to_thread(memory.tokens.warm)  # whoever is served meanwhile would wait for it
         await asyncio.to_thread(_warm_up, memory.recall, layers.policies.current)
-        memory.group.spawn(asyncio.to_thread(memory.tokens.warm))
         if config.models:
             memory.group.spawn(library.warm())
         try:

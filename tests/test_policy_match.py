@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import pytest
 import regex
@@ -17,7 +17,7 @@ from proxy.policy import matcher
 from proxy.policy.explain import explain
 from proxy.policy.load import load
 from proxy.policy.match import Evaluation, evaluate, request_event
-from proxy.policy.matcher import Clock, Guarded, Matcher
+from proxy.policy.matcher import Clock, Matcher
 from proxy.policy.patterns import ByLanguage
 from proxy.policy.rules import PolicySet
 from proxy.types import Event
@@ -242,17 +242,19 @@ class Hindered:
 
 
 @pytest.mark.parametrize("times", [1, 2, 8])
-def test_a_pattern_that_other_threads_keep_waiting_matches_all_the_same(times: int) -> None:
-    hindered = cast(regex.Pattern[str], Hindered("te.", times))
-    patterns, clock = Matcher({"en": (Guarded(hindered, ()),)}), Clock()
+def test_a_pattern_that_other_threads_keep_waiting_matches_all_the_same(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matcher, "compiled", lambda text, lines: Hindered(text, times))
+    patterns, clock = Matcher.of(ByLanguage(en=("te.",))), Clock()
     first = patterns.first("tea, ten", None, ("en",), clock)
     every = [(found.start, found.end) for found in patterns.every("tea, ten", None, ("en",), clock)]
     assert (first and (first.start, first.end), every, clock.timed_out) == ((0, 3), [(0, 3), (5, 8)], [])
 
 
-def test_a_pattern_that_is_kept_waiting_for_ever_is_given_up() -> None:
-    hindered = cast(regex.Pattern[str], Hindered("te.", 1_000))
-    patterns, clock = Matcher({"en": (Guarded(hindered, ()),)}), Clock()
+def test_a_pattern_that_is_kept_waiting_for_ever_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matcher, "compiled", lambda text, lines: Hindered(text, 1_000))
+    patterns, clock = Matcher.of(ByLanguage(en=("te.",))), Clock()
     assert [*patterns.every("tea, ten", None, ("en",), clock)] == []
     assert clock.timed_out == [("", "te.")]
 
