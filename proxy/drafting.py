@@ -42,8 +42,8 @@ class Drafted:
         drafts: Proposed memories.
         slots: Working-memory slots to fill.
         forgets: What the user asked to forget, or to have back.
-        notes: For the ledger: that the answer was cut short, what a model was asked in vain, which rules were passed
-            over because they took too long.
+        notes: For the ledger: that the answer was cut short, what a model was asked in vain, which patterns
+            took too long.
     """
 
     drafts: list[tuple[Draft, Event]] = field(default_factory=list)
@@ -131,7 +131,8 @@ class Drafting:
             log.info("shadow_rule_matched", rule_id=rule_id)
             self._metrics.shadowed(rule_id)
         result = Drafted(slots=[(slot, event) for slot in found.slots], forgets=[(one, event) for one in found.forgets])
-        result.notes += [_late(one) for one in dict.fromkeys(found.timed_out)]
+        on_trial = {rule.id for rule in policies.triggers if rule.mode == "shadow"} if found.timed_out else set()
+        result.notes += [_late(one) for one in dict.fromkeys(found.timed_out) if one.rule_id not in on_trial]
         for draft in [*found.drafts, *self._asked(scope, found, result.notes)]:
             worded = standing(draft, event, self._zone, before)
             if event.role != "user" or worth_keeping(worded):
@@ -179,7 +180,7 @@ def _backfilled(draft: Draft) -> Draft:
 
 def _late(one: TimedOut) -> Outcome:
     shown = one.pattern if len(one.pattern) <= _PATTERN_CHARS else f"{one.pattern[:_PATTERN_CHARS]}…"
-    reason = f"the pattern '{shown}' took too long for this text and was passed over: make it simpler"
+    reason = f"the pattern '{shown}' took too long for this text and counted as not found in it: make it simpler"
     return Outcome(one.rule_id, "failed", None, reason)
 
 

@@ -225,6 +225,17 @@ def test_a_pattern_that_runs_out_of_time_does_not_match_and_is_reported(
     assert result.timed_out == (("r0", "(?:x|xx)+$"),)
 
 
+def test_a_pattern_that_is_too_slow_is_not_run_again_on_the_same_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.policy.check.too_slow", lambda pattern, lines: False)
+    monkeypatch.setattr(matcher, "RUN_TIMEOUT_S", 0.01)
+    rules = policies(tmp_path, {"if": {"match": "x", "not": {"match": "(?:x|xx)+$"}}})
+    result = said(rules, f"{'x' * 60}z. " * 10)
+    # What could not be looked for counts as not found: the rule is not kept from matching.
+    assert (result.matched, result.timed_out) == (("r0",), (("r0", "(?:x|xx)+$"),))
+
+
 class Hindered:
     """A pattern's stand-in: the engine's clock runs `times` as fast as its own thread's, as on a busy machine."""
 

@@ -20,7 +20,7 @@ from proxy.policy.patterns import MAX_MATCHES, ByLanguage, compiled
 from proxy.types import Language
 
 RUN_TIMEOUT_S = 0.05
-"""CPU time that a pattern may take for one text."""
+"""CPU time of its own that makes a pattern count as too slow for a text, when it has not ended within that."""
 _PATIENCE = (1, 4, 16)
 """How many times that the whole process may take meanwhile, try after try."""
 _USED_UP = 0.9
@@ -60,11 +60,15 @@ class TimedOut(NamedTuple):
 
 
 class Clock:
-    """Notes the patterns that run out of time during one evaluation; `rule_id` is the rule that is being tried."""
+    """Notes the patterns that run out of time during one evaluation; `rule_id` is the rule that is being tried.
+
+    `slow` are those that used up their own time: they are not run again.
+    """
 
     def __init__(self) -> None:
         self.rule_id = ""
         self.timed_out: list[TimedOut] = []
+        self.slow: set[regex.Pattern[str]] = set()
 
     def again(self, pattern: regex.Pattern[str], look: Callable[[float], T]) -> T | None:
         """Give a pattern that ran into the engine's limit its due, or take it down as too slow.
@@ -85,6 +89,7 @@ class Clock:
                 return look(RUN_TIMEOUT_S * times)
             except TimeoutError:
                 if time.thread_time() - started >= RUN_TIMEOUT_S * _USED_UP:
+                    self.slow.add(pattern)
                     break
         self.timed_out.append(TimedOut(self.rule_id, pattern.pattern))
         return None
@@ -170,6 +175,8 @@ class Matcher:
 
 
 def _first(pattern: regex.Pattern[str], text: str, clock: Clock) -> regex.Match[str] | None:
+    if pattern in clock.slow:
+        return None
     try:
         return pattern.search(text, timeout=RUN_TIMEOUT_S)
     except TimeoutError:
@@ -187,6 +194,8 @@ def _apart(pattern: regex.Pattern[str], text: str, taken: Spans, clock: Clock) -
         apart = (match for match in matches if not any(match.start() < e and s < match.end() for s, e in taken))
         return [*islice(apart, MAX_MATCHES - len(taken))]
 
+    if pattern in clock.slow:
+        return ()
     try:
         return look(RUN_TIMEOUT_S)
     except TimeoutError:

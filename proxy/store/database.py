@@ -14,6 +14,7 @@ from pathlib import Path
 from proxy import glance, traits
 from proxy.store import forget, journal, lexical, queries
 from proxy.store.health import APPLICATION_ID, SCHEMA_VERSION
+from proxy.store.kept import KeptRecords
 from proxy.store.postings import Postings
 from proxy.store.vectors import VectorIndex
 from proxy.store.writer import Unit
@@ -87,6 +88,16 @@ def take_up(unit: Unit, now: datetime) -> None:
     """What a start owes to the run before: old ledger entries go, an interrupted erasure is finished, and postings and
     traits made by other rules than today's are made anew."""
     journal.take_up(unit.connection, now)
+    _catch_up(unit)
+
+
+def write_something(unit: Unit) -> None:
+    """Find out whether the database can be written again, and do what could not be done meanwhile."""
+    unit.connection.execute(_META["set_meta"], {"name": _TRIED, "value": "1"})
+    _catch_up(unit)
+
+
+def _catch_up(unit: Unit) -> None:
     if _noted(unit.connection, _TERMS) != lexical.VERSION:
         index_terms(unit.connection)
     if _noted(unit.connection, _TRAITS) != traits.VERSION:
@@ -94,19 +105,13 @@ def take_up(unit: Unit, now: datetime) -> None:
     unit.erases = forget.pending(unit.connection)
 
 
-def write_something(unit: Unit) -> None:
-    """Find out whether the database can be written again, and finish an erasure that was interrupted meanwhile."""
-    unit.connection.execute(_META["set_meta"], {"name": _TRIED, "value": "1"})
-    unit.erases = forget.pending(unit.connection)
-
-
-def reindex(unit: Unit, index: VectorIndex, postings: Postings) -> int:
+def reindex(unit: Unit, index: VectorIndex, postings: Postings, kept: KeptRecords) -> int:
     """Make postings and traits anew, and have vectors read again and their files made anew once that is committed.
 
     Returns:
         How many records were indexed.
     """
-    unit.after_commit += [postings.clear, index.renew_all]
+    unit.after_commit += [postings.clear, index.renew_all, kept.clear]
     look_again(unit.connection)
     return index_terms(unit.connection)
 

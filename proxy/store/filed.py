@@ -16,7 +16,7 @@ from proxy.store.index_file import IndexFile
 from proxy.store.marks import marks_of
 from proxy.store.partition import NEVER, Entry, Partition, Snapshot, Stored
 
-_ROW_BYTES = 30
+_ROW_BYTES = 26
 """Of the arrays below, and of what brings each vector to unit length."""
 
 

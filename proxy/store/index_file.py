@@ -29,7 +29,7 @@ from proxy.store.marks import Marks
 from proxy.store.usearch_file import USEARCH_VERSION, Buffer, UsearchVectors
 
 log = structlog.get_logger(__name__)
-FORMAT = 1
+FORMAT = 2
 _NEW, _COPY = ".new-", ".copy-"
 _ALIGNED = 64
 _MANIFEST_BYTES = 65_536
@@ -128,6 +128,8 @@ class IndexFiles:
             memory = self._copied(self._folder / f"{partition}.usearch", manifest)
             rows = np.frombuffer(memory, "<i8", manifest.rows, manifest.rows_at)
             marks = np.frombuffer(memory, "<u8", manifest.rows, manifest.rows_at + rows.nbytes)
+            if np.count_nonzero(marks) != manifest.vectors:
+                raise ValueError("the manifest tells of another number of vectors")
             vectors = UsearchVectors(memoryview(memory)[: manifest.usearch_bytes], self._dimension, marks != 0)
         except FileNotFoundError:
             return None

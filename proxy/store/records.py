@@ -61,7 +61,8 @@ def memory_to_row(memory: Memory) -> dict[str, Any]:
     Raises:
         StoreError: It belongs to working memory.
     """
-    bits, speaker = seen(memory.content, memory.source.role)
+    content = whole_characters(memory.content)
+    bits, speaker = seen(content, memory.source.role)
     return {
         "id": memory.id,
         "partition": partition_of(memory),
@@ -74,8 +75,8 @@ def memory_to_row(memory: Memory) -> dict[str, Any]:
         "memory_type": memory.memory_type,
         "kind": memory.kind,
         "seen": bits,
-        "speaker": whole_characters(speaker),
-        "content": whole_characters(memory.content),
+        "speaker": speaker,
+        "content": content,
         "key": memory.key,
         "tags": dumps(memory.tags) if memory.tags else _EMPTY,
         "entities": dumps(memory.entities) if memory.entities else _EMPTY,

@@ -20,7 +20,7 @@ from proxy.store.around import neighbours, surroundings
 from proxy.store.bm25 import Scores, bm25, joined
 from proxy.store.partition import Snapshot
 from proxy.store.postings import Rows
-from proxy.store.usearch_file import Floats, Positions
+from proxy.store.usearch_file import Floats, Positions, UsearchVectors
 from proxy.types import Vector
 
 _OVERSHOOT = 1.5
@@ -209,19 +209,25 @@ def _dense(
                 cosines[:] = np.where(part.embedded, products, np.float32(np.nan))
         else:
             admitted = usable[start:end] & part.embedded
-            near = [_near(one, admitted, limit) for one in part.filed.likeness(vectors)]
+            near = _near(part.filed, admitted, vectors, limit)
             also = worded[(worded >= start) & (worded < end)] - start
             _compare(here, part.rows, np.unique(np.concatenate([*near, also])), vectors, fetch)
         start = end
     return [np.clip(one, -1.0, 1.0, out=one) for one in dense]
 
 
-def _near(likeness: Floats, usable: npt.NDArray[np.bool_], limit: int) -> Positions:
-    """Positions worth comparing: more than the wanted; the newer ones where many are equally near."""
+def _near(
+    filed: UsearchVectors, usable: npt.NDArray[np.bool_], vectors: Sequence[Vector], limit: int
+) -> Sequence[Positions]:
+    """For each vector positions worth comparing: more than the wanted, or all usable ones where that is no more."""
+    count = math.ceil(_OVERSHOOT * limit)
+    some = np.flatnonzero(usable)
+    return [some] if len(some) <= count else [_nearest(one, usable, count) for one in filed.likeness(vectors)]
+
+
+def _nearest(likeness: Floats, usable: npt.NDArray[np.bool_], count: int) -> Positions:
+    """The positions of the highest usable values; the newer ones where many are equal."""
     values = likeness if usable.all() else np.where(usable, likeness, np.float32(-np.inf))
-    count = min(math.ceil(_OVERSHOOT * limit), int(np.count_nonzero(usable)))
-    if not count:
-        return np.zeros(0, np.int64)
     least = np.partition(values, len(values) - count)[len(values) - count]
     near = np.flatnonzero(values >= least)
     if len(near) == count:

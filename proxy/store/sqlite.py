@@ -400,7 +400,7 @@ class SqliteStore(Store):
         Returns:
             How many records were indexed.
         """
-        return self._writer.submit(lambda unit: database.reindex(unit, self._index, self._postings))
+        return self._writer.submit(lambda unit: database.reindex(unit, self._index, self._postings, self._kept))
 
     # ── vectors of the present model ───────────────────────────────────────────────────────────────────────────
     def unembedded(self, limit: int) -> Sequence[Unembedded]:

@@ -122,7 +122,7 @@ def _check(buffer: Buffer, dimension: int, count: int) -> None:
     }
     try:
         found = Index.metadata(buffer) or {}
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         raise ValueError(f"usearch cannot read the file: {error}") from error
     if wrong := [name for name, value in expected.items() if found.get(name) != value]:
         raise ValueError(f"the file's {', '.join(wrong)} cannot be used here")
