@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -299,19 +298,6 @@ def test_schema_file_is_current() -> None:
 def test_first_line_of_every_file_names_the_schema() -> None:
     for file in POLICIES.glob("*.yaml"):
         assert file.read_text("utf-8").startswith("# yaml-language-server: $schema=./schema.json\n"), file
-
-
-def test_a_typical_message_takes_well_under_a_millisecond() -> None:
-    texts = ["My name is Ann and I live in Rome.", "我们的测试库昨天挂了两次，怀疑是磁盘满了。", "How do I restart it?"]
-    best = min(_cpu_s(texts) for _ in range(20)) / len(texts)
-    assert best < 0.001  # quiet machine: 0.35 ms
-
-
-def _cpu_s(texts: list[str]) -> float:
-    started = time.thread_time()
-    for text in texts:
-        said(text)
-    return time.thread_time() - started
 
 
 def test_forgetting_names_what_is_meant_or_means_what_was_said_last() -> None:

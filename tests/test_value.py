@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -224,17 +223,3 @@ def test_bad_sentence_files_are_refused(tmp_path: Path, lines: list[str], compla
 
     with pytest.raises(ValueError, match=complaint):
         read_sentences(path)
-
-
-def test_a_score_costs_microseconds(sentences: list[Sentence], vectors: list[Vector | None]) -> None:
-    pairs = [(one.text, vector) for one, vector in zip(sentences, vectors, strict=True)][::10]
-
-    def round_us() -> float:
-        start = time.process_time()
-        for text, vector in pairs:
-            MODEL.score(text, vector)
-        return (time.process_time() - start) / len(pairs) * 1e6
-
-    best = min(round_us() for _ in range(15))
-
-    assert best < 40  # 20 on a quiet machine; the rest is for a busy one
