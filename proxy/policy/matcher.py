@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from typing import NamedTuple, Self, TypeVar
 
@@ -95,29 +94,22 @@ class Clock:
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Guarded:
     """A pattern, and what a text must hold for it to match.
 
     Args:
-        text: As it is written.
-        lines: As in `patterns.compiled`.
+        pattern: Compiled.
         clauses: From `literals.required`: one literal of each stands in every lower-cased text that it matches.
     """
 
-    text: str
-    lines: bool
+    pattern: regex.Pattern[str]
     clauses: tuple[tuple[str, ...], ...]
 
     @classmethod
     def of(cls, text: str, *, lines: bool) -> Self:
-        """A pattern that is known to compile; `lines` as in `patterns.compiled`."""
-        return cls(text, lines, tuple(tuple(sorted(clause)) for clause in required(text, lines)))
-
-    @cached_property
-    def pattern(self) -> regex.Pattern[str]:
-        """Compiled for the first text that may match: most patterns meet none for long, and all take half a second."""
-        return compiled(self.text, self.lines)
+        """Compile a pattern as it is written; `lines` as in `patterns.compiled`."""
+        return cls(compiled(text, lines), tuple(tuple(sorted(clause)) for clause in required(text, lines)))
 
     def possible(self, lowered: str | None) -> bool:
         """Whether it may match in a text; `lowered` as from `literals.lowered`, None when that is unknown."""
@@ -129,7 +121,7 @@ class Guarded:
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """The patterns of one condition.
+    """The patterns of one condition, ready to run.
 
     `text` is always from `patterns.readable`, `lowered` the same text from `literals.lowered`, and `languages` are
     those whose patterns are tried, in order. A pattern that runs out of time does not match; `clock` takes it down.
@@ -139,7 +131,7 @@ class Matcher:
 
     @classmethod
     def of(cls, source: ByLanguage, *, lines: bool = False) -> Self:
-        """Make what a policy file says ready to run; `lines` as in `patterns.compiled`."""
+        """Compile what a policy file says; `lines` as in `patterns.compiled`."""
         given = source.given().items()
         return cls({lang: tuple(Guarded.of(text, lines=lines) for text in texts) for lang, texts in given})
 
