@@ -27,10 +27,15 @@ def findings(trigger: Trigger, *, models: Collection[str], local: bool, vetted: 
         trigger: From a validated file.
         models: Names of config.yaml's models.
         local: Whether its file lies in a local/ folder.
-        vetted: Whether its patterns and templates are known to be sound.
+        vetted: Whether its patterns are known to be sound.
     """
-    broken = [] if vetted else [*_patterns(trigger), *_templates(trigger)]
-    found = [*action_findings(trigger, models), *broken, *_example_events(trigger)]
+    broken = [] if vetted else list(_patterns(trigger))
+    found = [
+        *action_findings(trigger, models),
+        *broken,
+        *_templates(trigger),
+        *_example_events(trigger),
+    ]
     if trigger.override and not local:
         found.append((("override",), "only a rule in local/ may replace another one"))
     return found

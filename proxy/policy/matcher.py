@@ -69,19 +69,27 @@ class Clock:
         self.timed_out: list[TimedOut] = []
         self.slow: set[regex.Pattern[str]] = set()
 
-    def again(self, pattern: regex.Pattern[str], look: Callable[[float], T]) -> T | None:
-        """Give a pattern that ran into the engine's limit its due, or take it down as too slow.
+    def run(self, pattern: regex.Pattern[str], look: Callable[[float], T]) -> T | None:
+        """Run a pattern, or take it down as too slow.
 
-        That limit counts the CPU time of all the process's threads, so on a busy machine an innocent pattern runs into
-        it. What counts here is its own thread's.
+        The engine's limit counts the CPU time of all the process's threads, so on a busy machine an innocent pattern
+        runs into it. What counts is its own thread's: it is tried again, for longer, until that is up.
 
         Args:
-            pattern: The one that ran out of time.
+            pattern: Which.
             look: Runs it, with the engine's limit in seconds.
 
         Returns:
             What `look` gives; None when the pattern's own time is up, which is then in `timed_out`.
         """
+        if pattern in self.slow:
+            return None
+        try:
+            return look(RUN_TIMEOUT_S)
+        except TimeoutError:
+            return self._again(pattern, look)
+
+    def _again(self, pattern: regex.Pattern[str], look: Callable[[float], T]) -> T | None:
         for times in _PATIENCE:
             started = time.thread_time()
             try:
@@ -167,12 +175,7 @@ class Matcher:
 
 
 def _first(pattern: regex.Pattern[str], text: str, clock: Clock) -> regex.Match[str] | None:
-    if pattern in clock.slow:
-        return None
-    try:
-        return pattern.search(text, timeout=RUN_TIMEOUT_S)
-    except TimeoutError:
-        return clock.again(pattern, lambda limit_s: pattern.search(text, timeout=limit_s))
+    return clock.run(pattern, lambda limit_s: pattern.search(text, timeout=limit_s))
 
 
 def _apart(pattern: regex.Pattern[str], text: str, taken: Spans, clock: Clock) -> Sequence[regex.Match[str]]:
@@ -186,12 +189,7 @@ def _apart(pattern: regex.Pattern[str], text: str, taken: Spans, clock: Clock) -
         apart = (match for match in matches if not any(match.start() < e and s < match.end() for s, e in taken))
         return [*islice(apart, MAX_MATCHES - len(taken))]
 
-    if pattern in clock.slow:
-        return ()
-    try:
-        return look(RUN_TIMEOUT_S)
-    except TimeoutError:
-        return clock.again(pattern, look) or ()
+    return clock.run(pattern, look) or ()
 
 
 def _found(match: regex.Match[str], language: Language) -> Found:
