@@ -21,8 +21,8 @@ COPY proxy proxy
 RUN /opt/sidemirror/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist . \
  && /opt/sidemirror/bin/pip install --no-compile --no-deps dist/*.whl
 # What only the build needs goes, and what no call reaches: litellm's admin pages, packages' tests, debug symbols (73 MB;
-# the libraries in *.libs are left alone: some do not survive it). Then all is compiled, since the user who runs it
-# cannot write here and each start would compile anew.
+# the libraries in *.libs are left alone: some do not survive it). Then all is compiled, patterns too, since the
+# user who runs it cannot write here and each start would compile anew.
 RUN /opt/sidemirror/bin/pip uninstall --yes hatchling editables pathspec pluggy trove-classifiers \
  && /opt/sidemirror/bin/pip check \
  && /opt/sidemirror/bin/pip uninstall --yes pip \
@@ -30,7 +30,9 @@ RUN /opt/sidemirror/bin/pip uninstall --yes hatchling editables pathspec pluggy 
  && rm -rf litellm/proxy/_experimental/out litellm/proxy/swagger \
  && find . -type d -name tests -prune -exec rm -rf {} + \
  && find . -name '*.so' -not -path '*.libs/*' -exec strip --strip-debug {} + \
- && /opt/sidemirror/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
+ && /opt/sidemirror/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash . \
+ && cd / \
+ && /opt/sidemirror/bin/python -m proxy.ahead
 # Nothing too much went: the commands run, and all that loads machine code is loaded.
 RUN cd / \
  && /opt/sidemirror/bin/sidemirror --version \

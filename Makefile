@@ -1,6 +1,7 @@
 # `make run` and `make test` are all one needs; the rest serves them.
 .DEFAULT_GOAL := help
 .PHONY: help run install test bench format lock clean
+.NOTPARALLEL:
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
@@ -14,9 +15,9 @@ help:  ## show this list
 run: install  ## start the proxy on http://127.0.0.1:8080 (ARGS="--port 9000" for options)
 	@exec $(BIN)/sidemirror serve $(ARGS)
 
-install: .venv/.runtime  ## make .venv with the locked dependencies and the sidemirror command
+install: .venv/.ahead  ## make .venv with the locked dependencies and the sidemirror command
 
-test: .venv/.dev  ## everything CI checks
+test: .venv/.dev .venv/.ahead  ## everything CI checks
 	$(BIN)/python tests/check_environment.py
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -25,7 +26,7 @@ test: .venv/.dev  ## everything CI checks
 	$(BIN)/sidemirror policy check policies
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
-bench: .venv/.dev  ## measure, into bench/RESULTS.md
+bench: .venv/.dev .venv/.ahead  ## measure, into bench/RESULTS.md
 	$(BIN)/python -m bench $(ARGS)
 
 format: .venv/.dev  ## put the code into shape, and write what is made from it
@@ -59,6 +60,12 @@ LOCK = .venv/uv/bin/uv pip compile --no-config --quiet $(UPGRADE) --universal --
 	@$(PIP) --require-hashes -r requirements-dev.lock
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch .venv/.runtime $@
+
+# Python compiles a module, and we a pattern, when it is first needed; done here, no start has to wait for it.
+.venv/.ahead: .venv/.runtime $(shell find proxy -name '*.py')
+	@$(BIN)/python -m compileall -q proxy
+	@$(BIN)/python -m proxy.ahead
+	@touch $@
 
 .venv/.uv-$(UV_VERSION): | .venv/bin/python
 	@$(BIN)/python -m venv .venv/uv

@@ -128,8 +128,9 @@ def free_port() -> int:
 
 
 def environment() -> dict[str, str]:
-    """The environment of measured processes: the user's, without settings of the product."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("SIDEMIRROR__")}
+    """The environment of measured processes: the user's, without the product's settings; Python keeps byte code."""
+    out = ("SIDEMIRROR__", "PYTHONDONTWRITEBYTECODE")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(out)}
     return {**kept, "PYTHONUNBUFFERED": "1"}
 
 

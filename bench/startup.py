@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bench.processes import Started, cpu_s, environment, free_port, provider_and_bare_relay, serve_command, stop
+from bench.processes import Started, environment, free_port, provider_and_bare_relay, serve_command, stop
 from bench.report import ROOT, Figure, Section
 from bench.run import Run
 
@@ -22,8 +22,6 @@ GOAL_READY_S = 3.0
 GOAL_RSS_MB = 250.0
 _LOOK_AGAIN_S = 0.01
 _PATIENCE_S = 60.0
-_CALM_S = 0.5
-_CALM_CPU_S = 0.02
 _COMES_WITH_LITELLM = ("fastuuid",)
 """Compiled modules that importing litellm loads, and nothing of ours does."""
 
@@ -48,8 +46,6 @@ QUICK = Amounts(rounds=1)
 class _Start:
     ready_s: float
     ready_mb: float
-    calm_mb: float
-    calm_s: float
     redis_mb: float
 
 
@@ -68,13 +64,12 @@ def measure(run: Run, amounts: Amounts = FULL) -> Section:
     figures = [
         Figure("exec to /readyz 200", "s", median(one.ready_s for one in ours), median(bare), GOAL_READY_S),
         Figure("RSS when ready", "MB", median(one.ready_mb for one in ours), bare_mb, GOAL_RSS_MB),
-        Figure("RSS with the token table loaded", "MB", median(one.calm_mb for one in ours), bare_mb, GOAL_RSS_MB),
-        Figure("exec until start-up work is over", "s", median(one.calm_s for one in ours)),
         Figure("RSS of the embedded Valkey", "MB", median(one.redis_mb for one in ours)),
     ]
     how = (
-        f"{amounts.rounds} starts on an empty data folder, in turn with the bare relay's; no call was made, and no "
-        "module that comes with litellm is loaded (looked up in /proc on Linux)."
+        f"{amounts.rounds} starts on an empty data folder, in turn with the bare relay's, once all is compiled "
+        "(`make install`); no call was made, and no module that comes with litellm is loaded (looked up in /proc on "
+        "Linux)."
     )
     return Section("Start-up and memory", how, figures)
 
@@ -104,11 +99,8 @@ def _ours(command: Sequence[str], errors: Path) -> _Start:
             try:
                 _until_ready(address, process)
                 ready_s, me = time.perf_counter() - started, Started(address, process.pid, errors)
-                ready_mb = me.rss_mb()
-                _until_calm(process.pid)
-                calm_s = time.perf_counter() - started - _CALM_S
                 _without_litellm(process.pid)
-                return _Start(ready_s, ready_mb, me.rss_mb(), calm_s, me.redis_rss_mb())
+                return _Start(ready_s, me.rss_mb(), me.redis_rss_mb())
             finally:
                 stop(process)
 
@@ -123,17 +115,6 @@ def _until_ready(address: str, process: subprocess.Popen[str] | subprocess.Popen
         except OSError:
             time.sleep(_LOOK_AGAIN_S)
     raise RuntimeError("it did not become ready; try `sidemirror serve` by hand")
-
-
-def _until_calm(pid: int) -> None:
-    """Until the process hardly uses its CPU: what it does in the background after its start is then done."""
-    deadline = time.perf_counter() + _PATIENCE_S
-    while time.perf_counter() < deadline:
-        before_s = cpu_s(pid)
-        time.sleep(_CALM_S)
-        if cpu_s(pid) - before_s < _CALM_CPU_S:
-            return
-    raise RuntimeError("it did not come to rest after its start")
 
 
 def _without_litellm(pid: int) -> None:

@@ -44,6 +44,7 @@ from proxy.recall import Recall
 from proxy.rehearsal import Rehearsal
 from proxy.retelling import Retelling
 from proxy.scope import Scope
+from proxy.shelf import save_if_allowed
 from proxy.store.data_dir import address_known
 from proxy.store.embedded_redis import EmbeddedRedis
 from proxy.transfer.importer import Importer
@@ -145,6 +146,7 @@ async def building(config: Config, *, strict: bool = False, config_file: Path | 
             memory.group.service(service)
         await asyncio.to_thread(memory.tokens.warm)  # whoever is served meanwhile would wait for it
         await asyncio.to_thread(_warm_up, memory.recall, layers.policies.current)
+        memory.group.spawn(_speed_up_next_start())
         if config.models:
             memory.group.spawn(library.warm())
         try:
@@ -274,6 +276,11 @@ def _warm_up(recall: Recall, policies: PolicySet) -> None:
     with suppress(StoreError):
         recall.search(scope, "What was it? 是什么来着？", now=utc_now(), policies=policies, top_k=1, filters=None)
     evaluate(policies, Event("user_message", "I like tea. 我喜欢茶。", "en", "user", utc_now()))
+
+
+async def _speed_up_next_start() -> None:
+    with suppress(OSError):  # an installation that may not be written to
+        await asyncio.to_thread(save_if_allowed)
 
 
 def _secret(config: Config) -> str | None:

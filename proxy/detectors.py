@@ -12,6 +12,8 @@ from typing import Final
 
 import regex
 
+from proxy.shelf import compiled
+
 _Match = regex.Match[str]
 
 
@@ -33,7 +35,7 @@ class Detector:
 
 
 def _compile(source: str, flags: int = 0) -> regex.Pattern[str]:
-    return regex.compile(source, regex.VERBOSE | flags)
+    return compiled(source, regex.VERBOSE | flags)
 
 
 # --- values that stand beside a name: password: …, 密码是…, api_key=… ---

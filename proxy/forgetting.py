@@ -19,6 +19,7 @@ from proxy.errors import EmbedderError
 from proxy.plugs import Embedder, Filters, Store, Transaction
 from proxy.policy.evaluation import ForgetRequest
 from proxy.scope import Scope
+from proxy.shelf import compiled
 from proxy.store.lexical import query_terms
 from proxy.subject import covered, meant, subject_of
 from proxy.types import Draft, Memory, Outcome, Vector
@@ -33,7 +34,7 @@ _MOST_ARCHIVED = 200
 _TAG = "forgotten-in:"
 _DERIVED = ("summary", "lesson", "reflection")
 _WRITTEN = ("created", "merged", "superseded", "versioned")
-_SAYS_FORGET = regex.compile(
+_SAYS_FORGET = compiled(
     r"忘(?!不了|记带)|别(?:再)?记|不要(?:再)?记|删(?:掉|除)|\b(?:forget|forgot|don't remember|erase|delete|remove)\b",
     regex.IGNORECASE,
 )

@@ -15,6 +15,7 @@ import regex
 
 from proxy.detectors import DETECTORS, SECRET_KINDS, Detector
 from proxy.instructions import addresses_model
+from proxy.shelf import compiled
 
 __all__ = ["GuardOptions", "PiiRule", "Redacted", "SecretRule", "addresses_model", "guard", "redact", "strip_block"]
 
@@ -147,13 +148,13 @@ def _take_out(detector: Detector, text: str, found: list[str]) -> str:
 # --- the parts of strip_block ---
 
 _WORD_END: Final = r"(?![\w-])"
-_BLANK_LINE: Final = regex.compile(r"\n[ \t\r]*+\n")
+_BLANK_LINE: Final = compiled(r"\n[ \t\r]*+\n")
 
 
 @lru_cache(maxsize=16)
 def _marks(open_mark: str, close_mark: str) -> regex.Pattern[str]:
     begins = regex.escape(open_mark) + (_WORD_END if open_mark[-1:].isalnum() else "")
-    return regex.compile(f"(?P<open>{begins})|{regex.escape(close_mark)}", regex.IGNORECASE)
+    return compiled(f"(?P<open>{begins})|{regex.escape(close_mark)}", regex.IGNORECASE)
 
 
 def _unclosed(text: str, opened: Sequence[int]) -> list[tuple[int, int]]:

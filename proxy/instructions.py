@@ -11,6 +11,8 @@ from typing import Final
 
 import regex
 
+from proxy.shelf import compiled
+
 
 def addresses_model(text: str) -> bool:
     """Whether a text tries to instruct the model rather than tell it something.
@@ -35,11 +37,11 @@ def addresses_model(text: str) -> bool:
     return any(word in spaced for word in _ENGLISH_HINTS) and _ENGLISH.search(spaced) is not None
 
 
-_INVISIBLE: Final = regex.compile(r"\p{Cf}+")
+_INVISIBLE: Final = compiled(r"\p{Cf}+")
 
 
 def _any_of(phrases: Sequence[str], *, prefix: str = "") -> regex.Pattern[str]:
-    return regex.compile(f"{prefix}(?:{'|'.join(phrases)})", regex.MULTILINE)
+    return compiled(f"{prefix}(?:{'|'.join(phrases)})", regex.MULTILINE)
 
 
 _IGNORE: Final = r"(?:ignore|disregard|forget|override|bypass|overrule)"

@@ -13,43 +13,44 @@ from typing import Final
 
 import regex
 
+from proxy.shelf import compiled
 from proxy.store.lexical import query_terms, terms
 from proxy.types import Memory
 
 _I = regex.IGNORECASE
-_LAST = regex.compile(
+_LAST = compiled(
     r"(?!我\Z)(?:刚才?|刚刚|上面|最后|上一[条句个])?(?:我)?(?:说的?)?(?:这个|那个|它|这些|那些|这件?事|那件?事|这[句条点]话?|那[句条点]话?|的话?)?"
     r"|(?:it|this|that|these|those|them|all (?:of )?(?:this|that)|(?:the )?last (?:one|thing|message)(?: i said)?"
     r"|(?:that|what|everything) i(?:'ve)? (?:just )?(?:said|told you|mentioned|wrote)(?: just now)?)",
     _I,
 )
-_EVERYTHING = regex.compile(
+_EVERYTHING = compiled(
     r"(?:关于)?我?(?:的)?(?:一切|全部|所有)(?:的)?(?:事情?|信息|东西|记忆|内容|资料)?|(?:关于)?我"
     r"|(?:everything|all|anything)(?: (?:that )?you (?:know|remember|have))?(?: about me)?|about me|me"
     r"|all (?:of )?my (?:data|memories|memory|information|info|details|facts)",
     _I,
 )
-_OPENING = regex.compile(
+_OPENING = compiled(
     r"\A\s*(?:(?:关于|有关|我(?:们)?(?:的|以前的?|之前的?)?|咱们?的?|(?:之前|以前|旧|老)的?|[这那](?:个|件|次|些))\s*"
     r"|(?:the fact that|about|regarding|that|my|our|the|i(?:'m|'ve)?|we(?:'re|'ve)?|old|previous|former|earlier)"
     r"(?!\w)\s*)+",
     _I,
 )
-_CLOSING = regex.compile(
+_CLOSING = compiled(
     r"\s*(?:这(?:件|回|个|条|点)?(?:事情?|信息|内容)|的(?:事情?|信息|资料|内容|记录|记忆)|(?:information|info|details|thing|stuff"
     r"|memory|memories|fact|facts|please|now|any ?more)(?!\w)|了|吧|[\s.。!！,，;；~～])+\Z",
     _I,
 )
-_SENTIMENT = regex.compile(
+_SENTIMENT = compiled(
     r"不?(?:太|怎么)?(?:喜欢|偏好|偏爱|喜爱|爱(?=[吃喝看听玩用])|爱)[吃喝看听玩用]?|讨厌|反感"
     r"|\b(?:dis)?(?:like|love|prefer|enjoy|hate)(?:s|d|ring|ing|r?ed)?\b|\b(?:preference|taste)s?\b",
     _I,
 )
-_NEGATED = regex.compile(
+_NEGATED = compiled(
     r"不(?!错|同|过(?!敏)|久)|没|讨厌|反感|别|\b(?:not|never|no longer|dislikes?|hates?)\b|n't\b",
     _I,
 )
-_OTHERS = regex.compile(
+_OTHERS = compiled(
     r"[他她]|[妈爸爷奶姐妹哥弟叔婶伯姑舅姨婆嫂侄甥]|父亲|母亲|父母|老婆|老公|妻子|丈夫|朋友|[男女]友|同事|同学|儿子|女儿|孩子|老板|领导|上司|下属"
     r"|客户|邻居|室友|老师|医生|宠物|[猫狗]"
     r"|\b(?:he|she|his|her|they|their|mom|mum|mother|dad|father|parents?|wife|husband|partner|\w*friend|sister|brother|son"
@@ -57,17 +58,17 @@ _OTHERS = regex.compile(
     r"|doctor|pet|cat|dog)(?:'s)?\b",
     _I,
 )
-_OF_USER = regex.compile(r"\A\W*(?:用户|我|the user\b|my\b|i\b)", _I)
-_WHOSE = regex.compile(r"用户的?|我们?的?|\b(?:the user(?:'s)?|i|we|my|our)\b", _I)
-_PREDICATE = regex.compile(
+_OF_USER = compiled(r"\A\W*(?:用户|我|the user\b|my\b|i\b)", _I)
+_WHOSE = compiled(r"用户的?|我们?的?|\b(?:the user(?:'s)?|i|we|my|our)\b", _I)
+_PREDICATE = compiled(
     r"过敏|[是在住用吃喝有会能养]|\b(?:am|is|are|have|has|use|eat|drink|live|work|own|run|speak|allergic)\b", _I
 )
-_NUMBERS = regex.compile(
+_NUMBERS = compiled(
     r"\d+(?:[.:]\d+)*|\b(?:two|three|four|five|six|seven|eight|nine|ten|twelve|thirty|first|second|third|fourth|fifth)\b",
     _I,
 )
-_NAMES = regex.compile(r"(?<=\p{Han}\s?)[A-Za-z][\w.+#-]*|[A-Za-z][\w.+#-]*(?=\s?\p{Han})|(?<=\s)[A-Z][\w.+#-]+")
-_HAN = regex.compile(r"\p{Han}")
+_NAMES = compiled(r"(?<=\p{Han}\s?)[A-Za-z][\w.+#-]*|[A-Za-z][\w.+#-]*(?=\s?\p{Han})|(?<=\s)[A-Z][\w.+#-]+")
+_HAN = compiled(r"\p{Han}")
 _OF_LITTLE_WEIGHT: Final = frozenset("的了在是有和与也都就还很又这那一个们")
 _OWN_SURROUNDINGS: Final = ("env.*", "constraint.*")
 
@@ -105,10 +106,10 @@ _TOPICS: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     ),
     (r"账号|账户|accounts?", ("account.*",)),
 )
-_BY_TOPIC = tuple((regex.compile(pattern, _I), keys) for pattern, keys in _TOPICS)
+_BY_TOPIC = tuple((compiled(pattern, _I), keys) for pattern, keys in _TOPICS)
 _BY_KIND = (
-    (regex.compile(r"喜好|偏好|爱好|口味|preferences?|tastes?|likes(?: and dislikes)?", _I), "preference"),
-    (regex.compile(r"指令|要求|规则|(?:standing )?instructions?|rules", _I), "instruction"),
+    (compiled(r"喜好|偏好|爱好|口味|preferences?|tastes?|likes(?: and dislikes)?", _I), "preference"),
+    (compiled(r"指令|要求|规则|(?:standing )?instructions?|rules", _I), "instruction"),
 )
 
 

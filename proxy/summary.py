@@ -16,6 +16,7 @@ import regex
 from proxy.conflict import normal
 from proxy.language import sentences
 from proxy.policy import speech
+from proxy.shelf import compiled
 from proxy.store.lexical import terms
 from proxy.types import Language
 
@@ -26,42 +27,42 @@ Role = Literal["user", "assistant", "tool"]
 Sort = Literal["decision", "result", "open", "aim", "said"]
 
 _I = regex.IGNORECASE
-_OPEN = regex.compile(
+_OPEN = compiled(
     r"还没|尚未|没有?(?:解决|搞定|完成|修好)|待(?:办|定|确认|处理)|下一步|接下来|还(?:需要?|要|得|差)|剩下|回头"
     r"|(?:明天|下次|之后)[^，,。]{0,6}(?:再|继续|要)"
     r"|\b(?:not (?:yet|solved|fixed|done|working)|still (?:need|have to|fail|broken|open)|remaining|left to do"
     r"|next step|to-?do|follow up|waiting (?:for|on)|unresolved|yet to)\b",
     _I,
 )
-_DECIDED = regex.compile(
+_DECIDED = compiled(
     r"决定|选定|敲定|定了|定下|就用|改用|改成|换成|选了|选择了?|采用|统一用"
     r"|\b(?:decided|agreed|settled on|go(?:ing)? with|chose|chosen|opted|switch(?:ed|ing) to|moved to"
     r"|we(?:'ll| will) (?:use|take|go))\b",
     _I,
 )
-_DONE = regex.compile(
+_DONE = compiled(
     r"解决了|搞定|修好|完成|成功|通过了|上线了|订好|弄好|跑通|恢复正常|就好了"
     r"|\b(?:fixed|solved|resolved|works? now|worked|done|finished|completed|deployed|shipped|passed|did the trick)\b",
     _I,
 )
-_WANTED = regex.compile(
+_WANTED = compiled(
     r"我们?(?:现在|正|也|就)?(?:想|需要|希望|打算|计划|准备|正在|要)|目标是"
     r"|\b(?:want|need|would like|'d like|trying to|plan(?:s|ning)?|goal|looking for|hop(?:e|ing) to|working on"
     r"|building|preparing)\b",
     _I,
 )
-_CHITCHAT = regex.compile(
+_CHITCHAT = compiled(
     r"\A(?:\W*(?:你好|您好|谢谢你?|多谢|感谢|辛苦了|好的?|行|可以|嗯+|哦+|哈+|太好了|太棒了|不错|明白了?|知道了|收到|没问题"
     r"|(?:hi|hello|hey|thanks?|thank you|thx|ok(?:ay)?|yes|no|sure|right|great|good|nice|cool|perfect|awesome|got it"
     r"|sounds good|a lot|(?:so|very) much|there|again|that|this|is|it|for|the|your|help)(?!\w)))+\W*\Z",
     _I,
 )
-_NUMBER = regex.compile(r"\d|[一二两三四五六七八九十百千万]+(?:个|次|天|月|号|点|人|元|块|年|周|小时|分钟)")
-_DIGITS = regex.compile(r"\d+(?:[.:/-]\d+)*")
-_NAME = regex.compile(r"《|“|(?<=[^\s.!?\"“(]\s)[A-Z]\w+|(?<=\p{Han}\s?)[A-Za-z]\w+|\w+[./_@]\w+")
-_THIRD_PERSON = regex.compile(r"\A(?:用户|The user\b)", _I)
-_NAMES_RESULT = regex.compile(r"结果：|\bresult: ", _I)
-_WHOSE = regex.compile(r"用户的?|我们?的?|\b(?:the user(?:'s)?|i|we|my|our)\b", _I)
+_NUMBER = compiled(r"\d|[一二两三四五六七八九十百千万]+(?:个|次|天|月|号|点|人|元|块|年|周|小时|分钟)")
+_DIGITS = compiled(r"\d+(?:[.:/-]\d+)*")
+_NAME = compiled(r"《|“|(?<=[^\s.!?\"“(]\s)[A-Z]\w+|(?<=\p{Han}\s?)[A-Za-z]\w+|\w+[./_@]\w+")
+_THIRD_PERSON = compiled(r"\A(?:用户|The user\b)", _I)
+_NAMES_RESULT = compiled(r"结果：|\bresult: ", _I)
+_WHOSE = compiled(r"用户的?|我们?的?|\b(?:the user(?:'s)?|i|we|my|our)\b", _I)
 _LABELS: dict[Sort, tuple[str, str]] = {
     "decision": ("决定：", "Decision: "),
     "result": ("结果：", "Result: "),

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import regex
-
 from proxy.policy.conditions import FEATURES_NOT_ASSERTED, Conditions, Length, SimilarToExisting, Value
 from proxy.policy.matcher import Found, Matcher
 from proxy.policy.passage import Passage, features
+from proxy.shelf import compiled
 from proxy.types import Event
 
 
@@ -130,7 +129,7 @@ def _event_checks(conditions: Conditions, path: str) -> list[Check]:
     def globs(name: str, wanted: tuple[str, ...] | None, get: Callable[[Event], str | None]) -> list[Check]:
         if wanted is None:
             return []
-        test = regex.compile("|".join(fnmatch.translate(glob) for glob in wanted)).match
+        test = compiled("|".join(fnmatch.translate(glob) for glob in wanted)).match
         return [
             Leaf(
                 f"{path}.{name}",

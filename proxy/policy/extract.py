@@ -17,6 +17,7 @@ from proxy.policy.model import Verbatim, Write
 from proxy.policy.passage import Passage, Whole
 from proxy.policy.patterns import SESSION_NAMES
 from proxy.policy.rules import Rule, names_in
+from proxy.shelf import compiled
 from proxy.types import Draft, Event, Language, SlotWrite
 
 ASKED_CHARS = 120
@@ -24,9 +25,9 @@ TEXT_CHARS = 300
 ASSISTANT_KINDS = ("decision", "task", "summary")
 """What memories of the assistant's words may be."""
 _EDGES = " \t\r\n，。！？,.!?;；:：、~～…"
-_FINAL_PARTICLE = regex.compile(r"(?<=\p{Han}|\w)[啊哦呀啦喔噢呢哈嘛]+$")
+_FINAL_PARTICLE = compiled(r"(?<=\p{Han}|\w)[啊哦呀啦喔噢呢哈嘛]+$")
 _PAIRS = {"“": "”", '"': '"', "「": "」", "(": ")", "（": "）", "[": "]", "《": "》", "`": "`"}
-_FAILED = regex.compile(
+_FAILED = compiled(
     r"^\W*(?:error|exception|traceback|failed|failure|fatal|panic|错误|失败|异常|报错)\b|^\W*(?:错误|失败|异常|报错)"
     r"|\b(?:\w+(?:Error|Exception)): "
     r"|\b(?:command not found|permission denied|no such file|connection refused|timed out)\b"

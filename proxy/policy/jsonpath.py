@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import regex
+from proxy.shelf import compiled
 
-_STEP = regex.compile(r"\.(?P<key>[\p{L}_][\w-]*)|\['(?P<quoted>[^']+)'\]|\[(?P<index>-?\d+)\]|(?P<all>\[\*\])")
+_STEP = compiled(r"\.(?P<key>[\p{L}_][\w-]*)|\['(?P<quoted>[^']+)'\]|\[(?P<index>-?\d+)\]|(?P<all>\[\*\])")
 MAX_STEPS = 16
 
 

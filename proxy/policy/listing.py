@@ -10,8 +10,10 @@ from itertools import groupby
 
 import regex
 
+from proxy.shelf import compiled
+
 _I = regex.IGNORECASE
-_KINDS = regex.compile(
+_KINDS = compiled(
     r"""[ \t]*(?:
       (?P<log>[\[(]?\d{4}[-/]\d\d?[-/]\d\d?[T ]\d{1,2}:\d\d | [\[(]?\d{1,2}:\d\d:\d\d
         | \[?(?-i:INFO|WARN(?:ING)?|ERROR|DEBUG|FATAL|TRACE|CRITICAL)\b
@@ -31,9 +33,9 @@ _KINDS = regex.compile(
     )""",
     _I | regex.X,
 )
-_ANY = regex.compile(r"[\d:：,;\t|{}\[=<\"★☆⭐☐☑✅❌✔甲乙条款章]|TODO|DONE|FIXME|待办|已完成|\(", _I)
+_ANY = compiled(r"[\d:：,;\t|{}\[=<\"★☆⭐☐☑✅❌✔甲乙条款章]|TODO|DONE|FIXME|待办|已完成|\(", _I)
 """One of them is in each such line."""
-_SPEAKER = regex.compile(
+_SPEAKER = compiled(
     r"[ \t]*(?:[\[(]?\d{1,2}:\d\d(?::\d\d)?[\])]?\s*)?([\p{L}_][\p{L}\d_·.-]{0,15}(?:\s[\p{L}\d_.-]{1,12})?)"
 )
 _ROLES = frozenset(
@@ -76,7 +78,7 @@ _ROLES = frozenset(
         "嘉宾",
     }
 )
-_DIGITS = regex.compile(r"\d+")
+_DIGITS = compiled(r"\d+")
 _ALIKE_LINES = 5
 _ALIKE_CHARS = 6
 _MANY = 2

@@ -15,10 +15,13 @@ from typing import Any, Final
 
 import regex
 
+from proxy.shelf import SHELF, digest_of
+
 Clause = frozenset[str]
 ODD_CASE: Final = frozenset("\u0130\u0131\u017f\u212a")
 """The characters beyond ASCII that case-insensitive patterns take for ASCII letters; clauses say nothing about them."""
 
+_READING: Final = digest_of(__file__)  # clauses read off by other code than this are none of ours
 _core: Final[Any] = importlib.import_module("regex._regex_core")  # its stubs leave the parser out
 _EMPTY: Final = frozenset({""})
 _MAX_EXACT = 64
@@ -67,6 +70,11 @@ def required(pattern: str, lines: bool = False) -> tuple[Clause, ...]:
     >>> required(r"\\w+|x"), required("(?=a)?"), required("[^a]")
     ((), (), ())
     """
+    key = ("clauses", _READING, regex.__version__, pattern, int(lines))
+    return SHELF.get(key, lambda: _required(pattern, lines))
+
+
+def _required(pattern: str, lines: bool) -> tuple[Clause, ...]:
     try:
         need = _need(_tree(pattern, regex.MULTILINE if lines else 0))
     except (AttributeError, TypeError, ValueError, RecursionError, regex.error):  # another engine's tree

@@ -9,16 +9,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, get_args
 
-import regex
-
 from proxy.language import detect
+from proxy.shelf import compiled
 from proxy.types import Draft, MemoryType
 
 MAX_MEMORIES: Final = 20
 MAX_CONTENT_CHARS: Final = 2_000
 MAX_TAGS: Final = 10
 _MAX_WORD_CHARS: Final = 120
-_KIND: Final = regex.compile(r"[a-z][a-z0-9_]{0,39}")
+_KIND: Final = compiled(r"[a-z][a-z0-9_]{0,39}")
 _LASTING: Final[Mapping[str, MemoryType]] = {name: name for name in get_args(MemoryType) if name != "working"}
 
 ANSWER_SCHEMA: Final[Mapping[str, Any]] = {

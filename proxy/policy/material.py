@@ -6,19 +6,20 @@ import regex
 
 from proxy.policy.listing import without_listings
 from proxy.policy.literals import lowered
+from proxy.shelf import compiled
 
-_FENCE = regex.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", regex.S)
-_QUOTED_LINE = regex.compile(r"^[ \t]*[>|].*$", regex.M)
+_FENCE = compiled(r"(?:```|~~~).*?(?:```|~~~|\Z)", regex.S)
+_QUOTED_LINE = compiled(r"^[ \t]*[>|].*$", regex.M)
 _FLAGS = regex.IGNORECASE | regex.M
 _COLONS = (":", "：")
 _HEADER_MARKS = ("---", "===", "dear", "尊敬的", "traceback (most")
 """What a header without a colon holds, in small letters."""
-_HEADER = regex.compile(
+_HEADER = compiled(
     r"^[ \t]*(?:(?:From|To|Cc|Subject|Date|Sent|发件人|收件人|主题|抄送|日期)\s*[:：].*$"
     r"|(?:Dear\s+\w+|尊敬的).{0,30}$|(?:-{3,}|={3,})\s*$|Traceback \(most)",
     _FLAGS,
 )
-_ANNOUNCED = regex.compile(
+_ANNOUNCED = compiled(
     r"(?:以下|下面|如下|这[段篇封个条首]|原文|正文|文章|邮件|聊天记录|日志|代码|报错信息)"
     r"[^\n。！？：:]{0,24}[：:][ \t]*\n"
     r"|(?:翻译|译成|润色|改写|校对|总结|概括|摘要|提取|续写|缩写|扩写|纠错)[^\n：:。！？]{0,24}[：:]"
@@ -49,7 +50,7 @@ _TEXT_EN = (
     r"|surveys?"
     r"|answers?|response|responses|listings?|ads?|memos?|announcements?|summary|stories|story|content)"
 )
-_WORD = regex.compile(
+_WORD = compiled(
     # One of them is in each line that `_HANDED` matches.
     r"[译写校结括要取色错顺类分纳看瞧读查改析释理回评审这下上附贴给收]"
     r"|\b(?:th[eio]|here|below|attach|past|trans|re[wpvasc]|para|proof|summ?|sum\s|tl|polish|copy|short|class|spell"
@@ -57,7 +58,7 @@ _WORD = regex.compile(
     r"|check|fix|impr|edit|corr|anal|expl|look|go|parse|extr|what|count|find|comp|help|i\s|got)",
     _FLAGS,
 )
-_HANDED = regex.compile(
+_HANDED = compiled(
     # A line that asks for a text to be worked on, with the text on the lines below it.
     r"(?:翻译|译成|译文|润色|改写|校对|总结|概括|摘要|提取|续写|缩写|扩写|纠错|改错|通顺|分类|打分|归纳)[^\n]{0,40}$"
     rf"|(?:看|瞧|读|查|改|检查|分析|解释|处理|整理|回复?|解读|评价|点评|审)[^\n，,。]{{0,6}}?(?:这|下面|以下|上面"
@@ -79,19 +80,19 @@ _HANDED = regex.compile(
     rf"|\b(?:this|these|the\s+following)\s+(?:[\w-]+\s+){{0,2}}?{_TEXT_EN}\b[^\n]{{0,60}}$",
     _FLAGS,
 )
-_COMES_BACK = regex.compile(
+_COMES_BACK = compiled(
     # After the text: the writer again, pointing back at it.
     r"\n[ \t]*\n?(?=[ \t]*(?:以上|上面|就是这些|就这些|PS\b|P\.S\.|(?:that|those|this)(?:'s|\s+(?:is|was|were"
     r"|are))\s+(?:it|all|the|what|from|his|her|their)"
     r"|(?:the\s+)?above\b|end\s+of\s+(?:text|mail|quote)))",
     regex.I,
 )
-_SALUTATION = regex.compile(
+_SALUTATION = compiled(
     r"^[ \t]*(?:hi|hello|hey|dear|good\s+(?:morning|afternoon|evening)|您好|你好|各位|亲爱的|尊敬的)\b?"
     r"[^\n]{0,40}[,，:：!！][ \t]*$",
     _FLAGS,
 )
-_SIGNED = regex.compile(
+_SIGNED = compiled(
     r"\n[ \t]*(?:(?:(?:kind|best|warm)\s+)?(?:regards|wishes)|best|cheers|thanks|thank\s+you|many\s+thanks|sincerely"
     r"|yours(?:\s+\w+)?|love"
     r"|此致|敬礼|祝好|顺祝商祺|谢谢)[,，!！.。]?[ \t]*\n[ \t]*[^\n]{1,60}(?:\n|\Z)",
@@ -102,7 +103,7 @@ _ASKING_CHARS = 240
 _LONG_CHARS = 700
 _LONG_PARAGRAPHS = 3
 _SHORT_CHARS = 160
-_REQUEST = regex.compile(
+_REQUEST = compiled(
     r"[?？]\s*$|[:：]\s*$|^\W*(?:(?:请|麻烦|帮|给我|把|能不能|可以)|(?:please|can|could|would|will|what|how|why|is"
     r"|are|do|does|help|give"
     r"|make|tell|thoughts|any|need|i\s+need|write|find|pick|turn|put)\b)",

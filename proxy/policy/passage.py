@@ -20,13 +20,14 @@ from proxy.policy.matcher import Clock, Found, Matcher
 from proxy.policy.material import own_part
 from proxy.policy.patterns import readable
 from proxy.policy.play import ends_play, hands_out
+from proxy.shelf import compiled
 from proxy.types import Event, Language
 
 T = TypeVar("T")
 MAX_SENTENCES = 60
 FEW_SENTENCES = 2
-_NUMBER = regex.compile(r"\d|[一二两三四五六七八九十百千万]+(?:个|人|次|天|年|月|岁|块|元|点|号|台|条)")
-_DATE = regex.compile(
+_NUMBER = compiled(r"\d|[一二两三四五六七八九十百千万]+(?:个|人|次|天|年|月|岁|块|元|点|号|台|条)")
+_DATE = compiled(
     r"\b\d{4}[-/.年]\d{1,2}|\d{1,2}[月/]\d{1,2}[日号]?|\d+月|今天|明天|后天|昨天|前天"
     r"|[上下这本]个?(?:周|星期|月|年)|(?:周|星期)[一二三四五六日天]"
     r"|\b(?:today|tomorrow|yesterday|tonight|(?:next|last|this) (?:week|month|year|\w+day)"
@@ -34,10 +35,8 @@ _DATE = regex.compile(
     r"|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* \d{1,2})\b",
     regex.IGNORECASE,
 )
-_CODE = regex.compile(
-    r"`|--\w|\b\w+\(\)|[{};]\s*$|=>|::|^\s*(?:def|class|import|SELECT|sudo|git|docker|npm|pip)\s", regex.M
-)
-_URL = regex.compile(r"\b(?:https?|ftp|wss?)://\S|\bwww\.\w")
+_CODE = compiled(r"`|--\w|\b\w+\(\)|[{};]\s*$|=>|::|^\s*(?:def|class|import|SELECT|sudo|git|docker|npm|pip)\s", regex.M)
+_URL = compiled(r"\b(?:https?|ftp|wss?)://\S|\bwww\.\w")
 
 
 class Whole:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import regex
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
+from proxy import shelf
 from proxy.types import Language
 
 CHECK_TIMEOUT_S = 0.02
@@ -50,7 +51,7 @@ def compiled(pattern: str, lines: bool = False) -> regex.Pattern[str]:
         ValueError: What is wrong with it, and where.
     """
     try:
-        return regex.compile(pattern, regex.MULTILINE if lines else 0)
+        return shelf.compiled(pattern, regex.MULTILINE if lines else 0)
     except regex.error as error:
         raise ValueError(f"broken pattern: {error}") from error
 
@@ -116,7 +117,7 @@ Patterns = Annotated[ByLanguage, BeforeValidator(_by_language, json_schema_input
 """A field with patterns: one text, a list (any of them), or either of these per language."""
 
 
-_YARDSTICK = regex.compile("(?:ab?){1,60}z")
+_YARDSTICK = shelf.compiled("(?:ab?){1,60}z")
 _YARDSTICK_TEXT = "ab" * 1_000
 
 
@@ -157,7 +158,7 @@ def _cpu_s(pattern: regex.Pattern[str], text: str) -> float:
     return time.thread_time() - started
 
 
-_LITERAL = regex.compile(
+_LITERAL = shelf.compiled(
     r"\\(?:[pP]\{\w+\}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)|\(\?(?:P<\w+>|<?[=!]|[a-zA-Z:]+\)?)|[^\\]"
 )
 _CLASSES = {"d": "7", "s": " ", "w": "w", "S": "w", "D": "w", "W": "-", "n": "\n", "t": "\t"}

@@ -10,6 +10,8 @@ from functools import lru_cache
 
 import regex
 
+from proxy.shelf import compiled
+
 _I = regex.IGNORECASE
 _LOOKED_AT_CHARS = 400
 _REMEMBERED = 4_096
@@ -64,7 +66,7 @@ _WRITTEN_TOGETHER = (
     r"(?:story|novel|song|lyrics?|poem|script|screenplay|play|fan\s?fic\w*|tale|saga)\b"
     r"|\bcontinue\s+(?:the|our|my)\s+(?:story|tale|novel|adventure)\b"
 )
-_LENT = regex.compile(
+_LENT = compiled(
     r"(?:替|帮|给|为)我?(?:的)?(?:一[个位])?[^，。！？\n]{0,6}(?:朋友|同学|学生|妹妹?|弟弟?|姐姐?|哥哥?|客户|学员"
     r"|孩子|儿子|女儿|室友|老板)"
     r"[^，。！？\n]{0,4}(?:写|拟|编|起草)[^，。！？\n]{0,16}(?:陈述|简历|介绍|演讲|发言|致辞|情书|检讨|文书|申请|信"
@@ -88,16 +90,16 @@ _ASSIGNED = (
 )
 HANDS_OUT = (_GAME, _WRITTEN_TOGETHER, _ASSIGNED)
 """Patterns of messages that hand out a part: to the assistant or to the writer, for fun, practice or work."""
-_HANDS_OUT = regex.compile("|".join(HANDS_OUT), _I)
-_OPENS = regex.compile(rf"{_GAME}|{_WRITTEN_TOGETHER}", _I)
-_PLAYED_ONCE = regex.compile(
+_HANDS_OUT = compiled("|".join(HANDS_OUT), _I)
+_OPENS = compiled(rf"{_GAME}|{_WRITTEN_TOGETHER}", _I)
+_PLAYED_ONCE = compiled(
     r"^\W*(?:if|假如|如果)\b|^\W*你是[^，。]{0,12}吗|(?:什么|怎么|如何|要不要|喜欢|爱|讨厌|不会"
     r"|擅长)[^，。！？\n]{0,4}扮演|扮演(?:了|过|着)"
     r"|\b(?:i|we)\s+(?:don't|do\s+not|can't|never|won't)\s+pretend|\bpretend(?:ed|s)\b"
     r"|\b(?:like|love|enjoy|hate|into)\s+role[- ]?play",
     _I,
 )
-_CLOSES = regex.compile(
+_CLOSES = compiled(
     r"(?:不|别|甭)(?:玩|演|编|装|扮)(?:了|下去)|(?:演|玩|练|编)(?:完|够)了?(?=[，,。！!\s]|$)|游戏结束|出戏"
     r"|变回(?:来|助手|正常)|恢复正常"
     r"|(?:退出|结束|停止?|跳出|停下)[^，。！？\n]{0,4}(?:角色|扮演|游戏|面试|模拟|演戏|剧情)|(?:角色扮演|面试|模拟"
@@ -115,7 +117,7 @@ _CLOSES = regex.compile(
     r"|\b(?:seriously\s+now|in\s+real\s+life|on\s+a\s+serious\s+note|jokes?\s+aside|change\s+of\s+topic|different\s+(?:topic|question))\b",
     _I,
 )
-_FOR_ONESELF = regex.compile(r"我自己|至于我|\b(?:for\s+me|myself|as\s+for\s+me|on\s+my\s+side)\b", _I)
+_FOR_ONESELF = compiled(r"我自己|至于我|\b(?:for\s+me|myself|as\s+for\s+me|on\s+my\s+side)\b", _I)
 
 
 def hands_out(message: str) -> bool:

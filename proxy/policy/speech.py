@@ -13,12 +13,13 @@ import regex
 from proxy.policy.play import HANDS_OUT
 from proxy.policy.whose import REPORTS
 from proxy.policy.whose import clause as clause_of
+from proxy.shelf import compiled
 
 _I = regex.IGNORECASE
 _WH = r"(?:what|why|how|who|whom|whose|which)"
 _AUX = r"(?:do|does|did|is|are|was|were|can|could|would|will|should|shall|has|have|am|isn't|don't|didn't)"
 _MODAL = r"(?:am|is|are|was|were|can|could|would|will|should|shall|may|isn't|aren't|can't|couldn't|won't|shouldn't)"
-_OPENER = regex.compile(
+_OPENER = compiled(
     rf"""^\W*(?:(?:so|and|but|hey|hi|ok|okay|well|also|then|wait|sorry|please|just)\b[\s,]*){{0,2}}(?:
       (?:do|does|did|have|had|has|don't|doesn't|didn't|haven't)\s+(?:i|you|we|they|he|she|it|this|that|my|your|our|the|any)\b
     | {_MODAL}\s+\w
@@ -29,25 +30,25 @@ _OPENER = regex.compile(
     )""",
     _I | regex.X,
 )
-_ASKS = regex.compile(
+_ASKS = compiled(
     r"(?<!没|没有|不|随便|不管|无论|管|知道|有)"
     r"(?:什么(?!的|都|也)|哪(?:里|儿|个|些|种|家|天)|谁|多少|几(?:个|点|岁|号|只|种)|怎么|咋|为何)"
     r"|是不是|有没有|能不能|会不会|要不要|可不可以|喜不喜欢|要不|(?<!一)(\p{Han})不\1(?!\1)"
 )
-_ENDS_AS_QUESTION = regex.compile(r"[?？][\s\"”’)）」]*$|[吗嘛]\s*[。.!！~～]*\s*$")
-_TAG = regex.compile(
+_ENDS_AS_QUESTION = compiled(r"[?？][\s\"”’)）」]*$|[吗嘛]\s*[。.!！~～]*\s*$")
+_TAG = compiled(
     r"^\W*(?:对吗|对吧|是吗|是吧|是不是|对不对|没错吧"
     r"|right|correct|isn't it|don't i|aren't i|am i(?: not)?|do i|no|yes|huh)\W*$",
     _I,
 )
-_POLITE_TAG = regex.compile(
+_POLITE_TAG = compiled(
     r"(?:好吗|好吧|好不好|行吗|行不行|可以吗|可不可以|谢谢|ok(?:ay)?|please|alright|thanks?|will you)\W*$", _I
 )
 _POLITE_IF = (
     r"(?!\s*(?:可以|方便|有可能|可能|没问题|不介意|行)(?:的话)?"
     r"|\s*(?:possible|you don't mind|you can|that's ok|needed)\b)"
 )
-_HYPOTHETICAL = regex.compile(
+_HYPOTHETICAL = compiled(
     rf"(?:如果|假如|假设|要是|倘若|若是|假使|万一|设想|想象|比方说){_POLITE_IF}"
     r"|也许|或许|说不定|我可能|可能我|不知道我|是否|恨不得|本来想|(?:我)?好奇|想知道|有没有人"
     rf"|\b(?:if{_POLITE_IF}|suppose|supposing|imagine|pretend(?:ing)?|assum(?:e|ing)|let's say|hypothetically"
@@ -55,37 +56,35 @@ _HYPOTHETICAL = regex.compile(
     r"|in theory|for the sake of argument)\b",
     _I,
 )
-_PAST = regex.compile(
+_PAST = compiled(
     r"以前|曾经?|过去|小时候|年轻时|当年|原来(?!是)|原本|那时|去年|前年|上学时"
     r"|\b(?:used to|back then|in the past|when i was|as a (?:kid|child|teenager|student)|years ago|last year"
     r"|once upon|formerly)\b",
     _I,
 )
-_NOW = regex.compile(
-    r"现在|如今|目前|[搬换改]|\b(?:now|nowadays|these days|currently|today|moved|switched|migrated)\b", _I
-)
-_TAKEN_BACK = regex.compile(
+_NOW = compiled(r"现在|如今|目前|[搬换改]|\b(?:now|nowadays|these days|currently|today|moved|switched|migrated)\b", _I)
+_TAKEN_BACK = compiled(
     r"\W*(?:(?:not|it's\s+not|it\s+isn't|it's\s+not\s+like)\s+(?:that|like|because)\b|(?:我|也|倒|这)?(?:也|倒"
     r"|又)?不是(?:不|没|说|我?(?:不|讨厌))"
     r"|as\s+if\s+i\b|like\s+i\s+(?:care|need|want)\b)",
     _I,
 )
-_JOKED = regex.compile(
+_JOKED = compiled(
     r"(?<!别|不|没)(?:开(?:个)?玩笑|逗你|骗你|瞎说|说着玩|闹着玩|胡说)(?:的|呢|啦|玩|而已)*(?=[，,。！!~～\s哈]|$)"
     r"|\b(?:just\s+kidding|only\s+kidding|i'?m\s+kidding|kidding|jk|just\s+joking|i'?m\s+joking|only\s+joking|/s)\b",
     _I,
 )
-_CITED = regex.compile(
+_CITED = compiled(
     r"(?:比如说?|例如|譬如|好比|举(?:个)?例(?:子)?(?:来说)?|类似|歌里唱|歌词(?:是|里)?|标题(?:是|叫)?"
     r"|\b(?:for\s+(?:example|instance)|e\.g\.?|such\s+as"
     r"|something\s+like|the\s+song\s+goes|lyrics?\s+(?:go|are)|titled|called|entitled))[,，:：\s]*(?:the\s+user\s+says\s+)?$",
     _I,
 )
-_CITES = regex.compile(
+_CITES = compiled(
     r"\W*(?:比如说?|例如|譬如|举个例子|for\s+(?:example|instance)|e\.g\.|example\s*:|lyrics?\s*:|歌词|♪|🎵)",
     _I,
 )
-_PASSING = regex.compile(
+_PASSING = compiled(
     r"\b(?:all|this\s+whole|the\s+whole)\s+(?:morning|afternoon|evening|night|day|week|weekend)\b"
     r"|\bsince\s+(?:this\s+morning|yesterday|last\s+night"
     r"|lunch|breakfast|\d{1,2}\s?(?:am|pm))\b"
@@ -109,14 +108,14 @@ _PASSING = regex.compile(
     r"|(?:好|真|太|有点|快)(?:累|困|饿|烦|无聊|紧张|冷|热)(?:死|啊|了|啦|哦|$)",
     _I,
 )
-_DENIED = regex.compile(
+_DENIED = compiled(
     r"(?:不是|并非|并不|不代表|不意味着?|没说过?|谁说|不觉得|不认为|怀疑)\s*(?:因为|说)?\s*$"
     r"|(?:not (?:that|because|saying)|n't (?:mean|think|say|believe|know)|never said|doubt|deny"
     r"|isn't (?:that|true)|hardly)(?: that)?\s*$",
     _I,
 )
 _MAKE = r"(?:写(?=[一首篇封个段份下出点句几张])|拟|起草|编(?=[一个首段写])|创作|生成|翻译|改写|润色|扩写|续写|造句)"
-_COMPOSED = regex.compile(
+_COMPOSED = compiled(
     rf"^\W*(?:请|麻烦|你?帮(?:我|忙)|给我|能不能|可以|来){{0,3}}你?{_MAKE}"
     r"|^\W*把.{0,80}(?:翻译|译成|改写|润色)"
     r"|(?:翻译成|译成|翻成|用(?:中文|英文|英语|日语)怎么说|这句话|这段话|这个句子|例句)"
@@ -127,7 +126,7 @@ _COMPOSED = regex.compile(
     r"|this sentence|the (?:sentence|phrase|lyrics?|line))\b",
     _I,
 )
-_COMMAND = regex.compile(
+_COMMAND = compiled(
     r"^\W*(?:(?:请|麻烦|劳驾|那|好|然后|接着|再|先|现在)[，,]?\s*){0,3}(?:你|您)?(?:帮|给|替|为)?(?:我|我们|忙|一下)?"
     r"(?:帮忙|帮我|给我|写|翻译|解释|总结|概括|列出?|生成|画|做一|创建|查|搜|找|看看|看一?下|检查|修改?|改|运行|执行"
     r"|计算|算|分析|推荐|介绍|告诉|比较|对比|说说|讲|继续|重(?:写|试|来)|打开|关闭|删除?|添加|加上|安排|规划|设计|实现"
@@ -152,8 +151,8 @@ SIGNS: Mapping[str, tuple[str, ...]] = {
 }
 """Features that a sentence has only where one of these patterns, whatever the case of letters, matches in it."""
 _QUOTES = (("“", "”"), ("「", "」"), ("『", "』"), ("《", "》"))
-_CHINESE_CHAR = regex.compile(r"\p{Han}")
-_WORD = regex.compile(r"[A-Za-z0-9_'-]+")
+_CHINESE_CHAR = compiled(r"\p{Han}")
+_WORD = compiled(r"[A-Za-z0-9_'-]+")
 
 
 def question(sentence: str, start: int = 0, end: int | None = None) -> bool:

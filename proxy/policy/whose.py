@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import regex
 
+from proxy.shelf import compiled
+
 _I = regex.IGNORECASE
 _ASKING = r"(?:can|could|would|will|what|how|why|where|which|who|is|are|do|does|did)"
-_CLAUSE = regex.compile(rf"[，,；;：:—]+|\s[-–]\s|\b(?:and|but|so)\s+(?={_ASKING}\b)", _I)
+_CLAUSE = compiled(rf"[，,；;：:—]+|\s[-–]\s|\b(?:and|but|so)\s+(?={_ASKING}\b)", _I)
 _SPEAKER = (
     r"(?:他|她|它|有人|别人|大家|人家|老板|领导|同事|客户|朋友|同学|老师|医生|你|您|妈妈?|爸爸?|父母|老婆|老公|妻子"
     r"|丈夫"
     r"|儿子|女儿|哥哥?|姐姐?|弟弟?|妹妹?|书上|文章|网上|助手|AI|小\p{Han}|\p{Han}总)们?(?:里|都|总|经常|曾经?|刚才?"
     r"|昨天|还)?"
 )
-_REPORTED = regex.compile(
+_REPORTED = compiled(
     rf"{_SPEAKER}(?:说|觉得|认为|以为|告诉|问|写道?|讲|猜|希望|想让)|听说|据说"
     r"|\b(?:he|she|they|it|someone|somebody|everyone|people|you|(?:my|the|our|his|her|their)\s+\w+|who)\s+"
     r"(?:also |just |once |always )?(?:said|says|say|thinks?|thought|claims?|claimed|told|tells|asked|asks|wrote|writes"
@@ -45,7 +47,7 @@ _OTHERS_EN = (
     r"|Really|Just"
     r"|Also|Still|Only|Absolutely|Honestly|Personally|Would|Do|Did)\b)[A-Z][a-z]+))"
 )
-_OTHERS = regex.compile(
+_OTHERS = compiled(
     # Somebody else's taste, wish or way, told at the opening of a clause.
     rf"\W*(?:(?:而且|不过|但是?|另外|对了|其实|因为|听说|and|but|so|also|well|oh|because|btw"
     rf"|apparently)\b?[\s,，]*){{0,2}}(?:{_OTHERS_ZH}"
@@ -63,7 +65,7 @@ _OTHERS = regex.compile(
     _I,
 )
 _OTHERS_OR_SPEAKER = rf"(?:{_OTHERS_ZH}|{_SPEAKER})"
-_SPEAKS = regex.compile(
+_SPEAKS = compiled(
     rf"\W*(?:(?:而且|不过|但是?|对了|and|but|so|also|well|oh|btw)\b?[\s,，]*){{0,2}}(?:{_OTHERS_OR_SPEAKER}(?:又|就"
     rf"|也|老|跟我|和我|对我)?"
     r"(?:说|写道?|讲|问|抱怨|吐槽|留言|回复|评论)"
@@ -71,7 +73,7 @@ _SPEAKS = regex.compile(
     r"(?:said|says?|saying|claims?|claimed|wrote|writes|posted|complains?|complained|asked|asks|commented|told|tells|replied|texted|mentioned)\b)",
     _I,
 )
-_BINDING = regex.compile(
+_BINDING = compiled(
     # Whose word binds the user: what they demand is a limit the user has.
     r"(?:老板|领导|医生|导师|公司|法务|甲方|客户|上司|老师|房东|学校|银行).{0,12}(?:必须|不能|只能|不许|要求|得|不准"
     r"|别|少|让|要|以前|之前|之内)"
@@ -80,11 +82,11 @@ _BINDING = regex.compile(
     r"\b(?:must|has to|have to|can't|cannot|may not|should|needs?|only|no|not|by|before|until|avoid)\b",
     _I,
 )
-_FIRST_PERSON = regex.compile(
+_FIRST_PERSON = compiled(
     r"我(?!妈|爸|姐|妹|哥|弟|爷|奶|老婆|老公|朋友|同事|同学|儿子|女儿|家人|男友|女友|室友|领导|老板|们?的)|咱|\b(?:i|we)\b",
     _I,
 )
-_THIRD_PERSON = regex.compile(
+_THIRD_PERSON = compiled(
     r"他|她|妈妈?|爸爸?|父亲|母亲|父母|老婆|老公|妻子|丈夫|(?:男|女)朋友|男友|女友|朋友|同事|同学|儿子|女儿|孩子"
     r"|哥哥?|姐姐?"
     r"|弟弟?|妹妹?|爷爷|奶奶|叔叔|姑姑|舅舅|阿姨|老板|领导|客户|邻居|室友|老师|医生|某人|有人|\p{Han}[总哥姐叔]"
