@@ -40,6 +40,20 @@ def clip(text: str, max_chars: int) -> str:
     return text[: _cut(text, max(max_chars - len(ELLIPSIS), 0))].rstrip() + ELLIPSIS
 
 
+def one_line(text: str, max_chars: int) -> str:
+    """A text as one line of a table or a message, cut anywhere: what is shown to be recognised, not to be read.
+
+    Args:
+        text: Any text.
+        max_chars: Greatest length, the ellipsis included; ≥ 1.
+
+    >>> one_line("a  long\\n\\nline", 7), one_line("short", 7)
+    ('a long…', 'short')
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= max_chars else line[: max_chars - len(ELLIPSIS)] + ELLIPSIS
+
+
 def _cut(text: str, most: int) -> int:
     """The last good place up to `most`."""
     at = most

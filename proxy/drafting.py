@@ -13,6 +13,7 @@ from datetime import tzinfo
 import structlog
 
 from proxy import observe
+from proxy.clip import one_line
 from proxy.conflict import normal
 from proxy.ending import BACKFILL_TAG
 from proxy.extractor import Extractor
@@ -179,7 +180,7 @@ def _backfilled(draft: Draft) -> Draft:
 
 
 def _late(one: TimedOut) -> Outcome:
-    shown = one.pattern if len(one.pattern) <= _PATTERN_CHARS else f"{one.pattern[:_PATTERN_CHARS]}…"
+    shown = one_line(one.pattern, _PATTERN_CHARS)
     reason = f"the pattern '{shown}' took too long for this text and counted as not found in it: make it simpler"
     return Outcome(one.rule_id, "failed", None, reason)
 

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from proxy.app import utc_now
 from proxy.cli.progress import bars
+from proxy.clip import one_line
 from proxy.errors import SidemirrorError
 from proxy.policy.rules import PolicySet
 from proxy.replay.compare import Change, compare, paired
@@ -144,7 +145,7 @@ def show(shown: Sequence[Shown], console: Console, *, compared: bool, only_chang
 
 def _rows(one: Shown, *, compared: bool, only_changes: bool) -> Iterator[tuple[str, ...]]:
     step = one.step
-    said = escape(_short(step.text) if step.event != "session_end" else "the end of the conversation")
+    said = escape(one_line(step.text, _SHOWN_CHARS) if step.event != "session_end" else "the end of the conversation")
     for change in one.changes:
         if only_changes and change.mark == "=":
             continue
@@ -159,7 +160,7 @@ def _rows(one: Shown, *, compared: bool, only_changes: bool) -> Iterator[tuple[s
     for rule_id in step.shadow:
         yield str(step.line), "", escape(rule_id), "shadow: writes nothing", "", said
     for rule_id, pattern in step.timed_out:
-        yield str(step.line), "", escape(rule_id), "ran out of time", escape(_short(pattern)), said
+        yield str(step.line), "", escape(rule_id), "ran out of time", escape(one_line(pattern, _SHOWN_CHARS)), said
 
 
 def _what(proposal: Proposal) -> str:
@@ -181,11 +182,6 @@ def _would(change: Change) -> str:
 
 def _content(proposal: Proposal) -> str:
     if proposal.sort == "slot":
-        return f"{proposal.name} = {_short(proposal.content)}"
+        return f"{proposal.name} = {one_line(proposal.content, _SHOWN_CHARS)}"
     key = f" (key {proposal.name})" if proposal.name else ""
     return f"{proposal.content or 'what was said last'}{key}"
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"

@@ -12,6 +12,7 @@ from datetime import datetime, tzinfo
 
 import uuid_utils
 
+from proxy.clip import one_line
 from proxy.conflict import normal
 from proxy.plugs import Surveyed, Transaction
 from proxy.policy.retention import CompressRule
@@ -108,13 +109,10 @@ def extract(members: Sequence[Memory], zone: tzinfo) -> str:
     head = _HEAD.get(members[0].language, _HEAD_ELSE).format(
         since=_day(members[0].valid_from, zone), until=_day(members[-1].valid_from, zone), count=len(members)
     )
-    return "\n".join([head, *(f"- {_day(one.valid_from, zone)} {_short(one.content)}" for one in chosen)])
+    return "\n".join(
+        [head, *(f"- {_day(one.valid_from, zone)} {one_line(one.content, _MOST_LINE_CHARS)}" for one in chosen)]
+    )
 
 
 def _day(moment: datetime, zone: tzinfo) -> str:
     return moment.astimezone(zone).date().isoformat()
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _MOST_LINE_CHARS else line[: _MOST_LINE_CHARS - 1] + "…"
