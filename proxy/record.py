@@ -34,8 +34,6 @@ _RETRY_S = 1.0
 _RETRY_MAX_S = 30.0
 _FAILURES_KEPT = 1_000
 _DIGITS = 4
-"""They tell all that a figure tells, and halve the ledger."""
-_LONG_PARTS = frozenset({"dense", "lexical", "fused", "relevance", "decay", "later"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,8 +298,6 @@ def _recalled(hit: Hit, left_out: str | None) -> dict[str, Any]:
     return {
         "id": hit.memory.id,
         "score": round(hit.score, _DIGITS),
-        "parts": {
-            name: round(value, _DIGITS) if name in _LONG_PARTS and value else value for name, value in hit.parts.items()
-        },
+        "parts": hit.parts,
         "left_out": left_out,
     }

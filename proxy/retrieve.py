@@ -27,6 +27,7 @@ from proxy.types import Memory, MemoryType, Vector
 
 CANDIDATES_PER_LEG = 48
 KEPT = 32
+_DIGITS = 4  # they tell all that a figure tells, and halve the ledger
 _LEAST = 1e-12
 
 
@@ -156,20 +157,21 @@ def _parts(
     sure: float,
 ) -> list[dict[str, Any]]:
     """Everything that went into the best scores, by name."""
-    dense = found.dense[best].tolist()
-    columns = {
-        "dense": [None if one != one else one for one in dense],
-        "lexical": found.lexical[best].tolist(),
-        "fused": weighed.fused[best].tolist(),
-        **{name: np.round(values, 3).tolist() for name, values in grouped.items()},
-        "relevance": scored.fused[best].tolist(),
-        "decay": scored.decay[best].tolist(),
-        "confidence": scored.confidence[best].tolist(),
-        "strength": scored.strength[best].tolist(),
-        "bonus": scored.bonus[best].tolist(),
-        "later": later.tolist(),
-        "answerable": [round(sure, 3)] * len(best),
+    figures = {
+        "dense": found.dense[best],
+        "lexical": found.lexical[best],
+        "fused": weighed.fused[best],
+        **grouped,
+        "relevance": scored.fused[best],
+        "decay": scored.decay[best],
+        "confidence": scored.confidence[best],
+        "strength": scored.strength[best],
+        "bonus": scored.bonus[best],
+        "later": later,
+        "answerable": np.full(len(best), sure),
     }
+    columns = dict(zip(figures, np.array([*figures.values()], np.float64).round(_DIGITS).tolist(), strict=True))
+    columns["dense"] = [None if one != one else one for one in columns["dense"]]
     return [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
 
 
