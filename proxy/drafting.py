@@ -92,6 +92,7 @@ class Drafting:
         result = Drafted(notes=_of_answer(turn.answer))
         for event in self._backfill(turn) if fresh else ():
             found = evaluate(policies, event)
+            self._count(found.timed_out)
             # What asked to forget something must not stand for it again.
             kept = [draft for draft in found.drafts if draft.kind == "turn" and not found.forgets]
             result.drafts += [(_backfilled(draft), event) for draft in kept]
@@ -126,8 +127,7 @@ class Drafting:
             before: What was said before it, the nearest last, for pronouns.
         """
         found = evaluate(policies, event, knowledge=Knowing(self._store, self._embedder, self._value, scope))
-        for one in found.timed_out:
-            self._metrics.policy_timed_out(one.pattern)
+        self._count(found.timed_out)
         for rule_id in found.shadow:
             log.info("shadow_rule_matched", rule_id=rule_id)
             self._metrics.shadowed(rule_id)
@@ -139,6 +139,10 @@ class Drafting:
             if event.role != "user" or worth_keeping(worded):
                 result.drafts.append((worded, event))
         return result
+
+    def _count(self, timed_out: Iterable[TimedOut]) -> None:
+        for one in timed_out:
+            self._metrics.policy_timed_out(one.pattern)
 
     def _asked(self, scope: Scope, found: Evaluation, notes: list[Outcome]) -> Iterator[Draft]:
         for task in found.llm:

@@ -150,7 +150,10 @@ class Pipeline:
         newest = talk.newest_user
         system = "\n".join(message.text for message in talk.messages if message.role in _SYSTEM)
         event = request_event(newest.text if newest else "", system, at, agent_id=scope.agent_id, user_id=scope.user_id)
-        return evaluate(self._policies(), event).dropped_by
+        found = evaluate(self._policies(), event)
+        for one in found.timed_out:
+            self._metrics.policy_timed_out(one.pattern)
+        return found.dropped_by
 
     async def _prepare(self, call: Call, body: JsonText) -> None:
         """Recall in a thread; at the deadline, what has arrived is used."""

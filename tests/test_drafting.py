@@ -245,6 +245,21 @@ triggers:
         assert b'sidemirror_policy_timeouts_total{pattern="%s"} 1.0' % pattern in metrics.render()
 
 
+def test_a_rule_that_took_too_long_for_earlier_messages_is_counted(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.policy.check.too_slow", lambda pattern, lines: False)
+    monkeypatch.setattr(matcher, "RUN_TIMEOUT_S", 0.01)
+    slow = """
+triggers:
+  - {id: slow, when: user_message, if: {match: '(?:x|xx)+$'}, extract: {verbatim: {}}, write: {memory_type: semantic}}
+"""
+    metrics = Metrics()
+    by_rule = Drafting(store, EMBEDDER, None, None, ZoneInfo("UTC"), metrics)
+    by_rule.turn(answered("And now?", backfill=(said("x" * 60 + "z"),)), rules(tmp_path, slow), fresh=True)
+    assert b'sidemirror_policy_timeouts_total{pattern="(?:x|xx)+$"} 1.0' in metrics.render()
+
+
 def test_without_any_model_the_fallback_is_drafted_and_there_is_nothing_to_note(
     store: SqliteStore, tmp_path: Path
 ) -> None:

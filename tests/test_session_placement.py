@@ -30,6 +30,7 @@ from proxy.metrics import Metrics
 from proxy.observe import answer_hash
 from proxy.pipeline import Pipeline
 from proxy.plugs import FROZEN
+from proxy.policy import matcher
 from proxy.policy.evaluation import ForgetRequest
 from proxy.prepare import Preparation
 from proxy.recall import Recall
@@ -88,7 +89,7 @@ class House:
     def __init__(self, folder: Path, more: Mapping[str, Any] = {}) -> None:
         (folder / "config.yaml").write_text(json.dumps({**SETTINGS, **more}), encoding="utf-8")
         self.folder, self.clock, self.working, self.embedder = folder, Clock(), Working(), Slow()
-        self.config = load(folder / "config.yaml", {})
+        self.config, self.metrics = load(folder / "config.yaml", {}), Metrics()
         self.policies = rules(folder, NO_RULES)
         self.tokens = TokenCounter()
         self.runner = asyncio.Runner()
@@ -110,7 +111,7 @@ class House:
         )
         routes = Routes(self.config.models)
         self.pipeline = Pipeline(
-            self.config, self.preparation, lambda: self.policies, self.clock, Metrics(), self.threads, routes
+            self.config, self.preparation, lambda: self.policies, self.clock, self.metrics, self.threads, routes
         )
 
     def restart(self) -> None:
@@ -705,3 +706,15 @@ def test_whatever_a_client_does_the_bytes_that_were_sent_stay(
         session = Session(at_home, model, prompt)
         for step, at in [*(("learn", number) for number in range(known)), *steps]:
             session.play(step, at)
+
+
+def test_a_request_rule_that_took_too_long_is_counted_and_holds_nothing_back(
+    at_home: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.policy.check.too_slow", lambda pattern, lines: False)
+    monkeypatch.setattr(matcher, "RUN_TIMEOUT_S", 0.01)
+    slow = "triggers:\n  - {id: slow, when: request, if: {match: '(?:x|xx)+$'}, drop: true}\n"
+    at_home.policies = rules(at_home.folder, slow)
+    [call] = at_home.begin([user("x" * 60 + "z")])
+    assert not call.status.startswith("skipped:")
+    assert b'sidemirror_policy_timeouts_total{pattern="(?:x|xx)+$"} 1.0' in at_home.metrics.render()
