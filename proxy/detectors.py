@@ -185,14 +185,19 @@ _ID_NUMBER: Final = _compile(
     r"""(?<![0-9A-Za-z_])(?P<secret>[1-9][0-9]{5}[\ -]?(?:18|19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])
         [\ -]?[0-9]{3}[0-9Xx])(?![0-9A-Za-z_])"""
 )
+# What follows in the same spacing may be the card's last digits, or its expiry date, security code, anything.
+_CARD_OF_FIVE_GROUPS: Final = _compile(
+    r"""(?<![0-9A-Za-z_.])(?P<secret>[2-69][0-9]{3}(?P<gap>[\ -])[0-9]{4}(?:(?P=gap)[0-9]{4}){2}(?P=gap)[0-9]{1,3})
+        (?![0-9A-Za-z_])(?!\.[0-9])"""
+)
 _CARD: Final = _compile(
     r"""(?<![0-9A-Za-z_.])(?P<secret>[2-69][0-9]{12,18}+
-      | [2-69][0-9]{3}(?P<gap>[\ -])[0-9]{4}(?P=gap)[0-9]{4}(?P=gap)[0-9]{1,4}(?:(?P=gap)[0-9]{1,3})?
+      | [2-69][0-9]{3}(?P<gap>[\ -])[0-9]{4}(?P=gap)[0-9]{4}(?P=gap)[0-9]{1,4}
       | 3[47][0-9]{2}(?P<gap>[\ -])[0-9]{6}(?P=gap)[0-9]{5})(?![0-9A-Za-z_])(?!\.[0-9])"""
 )
 _CHINESE_PHONE: Final = _compile(
     r"""(?<![0-9A-Za-z_.])(?<![0-9A-Za-z]-)(?P<secret>
-        (?:\+?86[\ -]?)?1[3-9][0-9](?:[\ -]?[0-9]{4}){2} | 0[1-9][0-9]{1,2}-[2-9][0-9]{6,7})
+        (?:(?:\+?86[\ -]?)?1[3-9][0-9](?:[\ -]?[0-9]{4}){2} | 0[1-9][0-9]{1,2}-[2-9][0-9]{6,7})(?:-[0-9]{1,4})?)
         (?![0-9A-Za-z_])(?![.-][0-9])"""
 )
 _INTERNATIONAL_PHONE: Final = _compile(r"(?<![0-9A-Za-z+])(?P<secret>\+[1-9](?:[\ .()-]{0,2}[0-9]){8,14})(?![0-9])")
@@ -213,6 +218,7 @@ DETECTORS: Final = (
     ),
     Detector("token", _TOKEN, _is_token, hints=("key", "secret", "token", "credential", "钥", "令牌", "凭证")),
     Detector("id_number", _ID_NUMBER, _is_id_number),
+    Detector("card", _CARD_OF_FIVE_GROUPS, _is_card),
     Detector("card", _CARD, _is_card),
     Detector("phone", _INTERNATIONAL_PHONE, _is_international_number),
     Detector("phone", _CHINESE_PHONE),

@@ -185,6 +185,27 @@ def test_personal_numbers_are_redacted(kind: str, numbers: list[str], frame: str
         assert redact(frame.format(number)).text == frame.format(f"[redacted:{kind}]")
 
 
+@pytest.mark.parametrize(
+    "tail", ["0", "12", "123", "12/27 123", "1227 123", "01 02 03", "1234 5678 9012", "45 元", "x"]
+)
+def test_a_cards_number_goes_whatever_numbers_follow_it(tail: str) -> None:
+    for card in [*CARDS, "6228 4804 0256 4890 018"]:
+        for gap in " -":
+            told = redact(f"刷 {card}{gap}{tail}").text
+            assert card not in told, told
+            assert "[redacted:card]" in told
+
+
+def test_a_card_of_nineteen_digits_goes_whole() -> None:
+    assert redact("card 6228 4804 0256 4890 018 please").text == "card [redacted:card] please"
+
+
+@pytest.mark.parametrize("phone", ["010-62345678", "0755-8612345", "13812345678", "138-1234-5678"])
+@pytest.mark.parametrize("extension", ["8", "801", "8012"])
+def test_a_phone_goes_with_its_extension(phone: str, extension: str) -> None:
+    assert redact(f"电话 {phone}-{extension}，找王工").text == "电话 [redacted:phone]，找王工"
+
+
 @pytest.mark.parametrize("text", HARMLESS)
 def test_harmless_text_stays_as_it_is(text: str) -> None:
     result = redact(text)

@@ -297,15 +297,17 @@ def test_another_users_record_is_404_for_every_method(memories: Memories, strang
 def test_forgetting_takes_all_that_hangs_on_a_record(
     product: Running, memories: Memories, lane: Lane, user: str
 ) -> None:
-    said = "帮我订一张去东京的机票，两个人。对了，我更喜欢靠窗的座位。"
+    said = "帮我订一张去东京的机票，两个人。对了，我更喜欢靠太平门的座位。"
     account = tell(product, lane, said, user=user, session="trip")
     actions = {outcome["action"] for outcome in account["written"]["outcomes"]}
     assert {"slot", "created"} <= actions
-    record = next(one for one in memories.get("records")["data"] if "靠窗" in one["content"] and one["kind"] != "turn")
-    memories.change(record["id"], content="用户喜欢靠窗的位子")
+    record = next(
+        one for one in memories.get("records")["data"] if "靠太平门" in one["content"] and one["kind"] != "turn"
+    )
+    memories.change(record["id"], content="用户喜欢靠太平门的位子")
     assert any(slot["value"] == "东京" for slot in memories.get("sessions/trip")["slots"].values())
     recalled = tell(product, lane, "我喜欢什么座位？", user=user, session="other", mode="read")
-    assert "靠窗" in json.dumps(recalled, ensure_ascii=False)
+    assert "靠太平门" in json.dumps(recalled, ensure_ascii=False)
 
     gone = answered(memories.http.delete(f"/memory/records/{record['id']}"), 200)
 
@@ -313,22 +315,22 @@ def test_forgetting_takes_all_that_hangs_on_a_record(
     assert gone["forgotten"] >= 2
     for path in (f"records/{record['id']}", f"records/{record['id']}/history"):
         assert memories.http.get(f"/memory/{path}").status_code == 404
-    assert not [text for text in memories.listed(state="all") if "靠窗" in text or "东京" in text]
-    assert not [text for text in memories.found("靠窗的座位") if "靠窗" in text]
+    assert not [text for text in memories.listed(state="all") if "靠太平门" in text or "东京" in text]
+    assert not [text for text in memories.found("靠太平门的座位") if "靠太平门" in text]
     assert memories.get("sessions/trip")["slots"] == {}
     for request_id in (account["id"], recalled["id"]):
-        assert "靠窗" not in memories.http.get(f"/memory/requests/{request_id}").text
+        assert "靠太平门" not in memories.http.get(f"/memory/requests/{request_id}").text
     on_disk = b"".join(path.read_bytes() for path in product.data.glob("sidemirror.db*"))
-    assert "靠窗".encode() not in on_disk
+    assert "靠太平门".encode() not in on_disk
 
     again = [{"role": "user", "content": said}]
     tell(product, lane, again, user=user, session="trip")
     more = [*again, {"role": "assistant", "content": "OK"}, {"role": "user", "content": "谢谢"}]
     tell(product, lane, more, user=user, session="trip")
     tell(product, lane, more, user=user, session="imported")
-    assert not [text for text in memories.listed(state="all") if "靠窗" in text or "东京" in text]
+    assert not [text for text in memories.listed(state="all") if "靠太平门" in text or "东京" in text]
     ask(product, lane, "我喜欢什么座位？", user=user, session="last")
-    assert "靠窗" not in lane.last.system
+    assert "靠太平门" not in lane.last.system
 
 
 def test_what_was_forgotten_comes_back_when_it_is_written_on_purpose(memories: Memories) -> None:
