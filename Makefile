@@ -17,6 +17,7 @@ run: install  ## start the proxy on http://127.0.0.1:8080 (ARGS="--port 9000" fo
 
 install: .venv/.ahead  ## make .venv with the locked dependencies and the sidemirror command
 
+# The tests of a file share what they start, so one worker does them all.
 test: .venv/.dev .venv/.ahead  ## everything CI checks
 	$(BIN)/python tests/check_environment.py
 	$(BIN)/ruff format --check .
@@ -24,7 +25,7 @@ test: .venv/.dev .venv/.ahead  ## everything CI checks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/sidemirror policy check policies
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 bench: .venv/.dev .venv/.ahead  ## measure, into bench/RESULTS.md
 	$(BIN)/python -m bench $(ARGS)

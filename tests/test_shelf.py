@@ -135,16 +135,16 @@ def test_clauses_read_off_by_other_code_are_not_taken(monkeypatch: pytest.Monkey
 
 
 def test_working_ahead_leaves_nothing_to_compile_at_start(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    subprocess.run([sys.executable, "-m", "proxy.ahead"], env=environment, cwd=ROOT, check=True)
-    start = (
+    def told(code: str) -> str:
+        elsewhere = f"import pathlib, proxy.shelf; proxy.shelf.SHELF.path = pathlib.Path({str(tmp_path / 'kept')!r}); "
+        done = subprocess.run([sys.executable, "-c", elsewhere + code], cwd=ROOT, check=True, stdout=subprocess.PIPE)
+        return done.stdout.decode().strip()
+
+    told("import proxy.ahead; proxy.ahead.main()")
+    assert told(
         "import proxy.cli; from proxy.config import load; from proxy.policy.watch import PolicyHolder; "
-        "from proxy.shelf import SHELF; PolicyHolder(load(None, {}).policies); print(SHELF.lacks_some())"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", start], env=environment, cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    assert told.stdout.strip() == "False"
+        "PolicyHolder(load(None, {}).policies); print(proxy.shelf.SHELF.lacks_some())"
+    ) == "False"  # fmt: skip
 
 
 def test_the_installations_own_lies_beside_the_byte_code() -> None:
