@@ -10,6 +10,7 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
+from functools import partial
 from types import MappingProxyType
 
 import orjson
@@ -18,6 +19,7 @@ from proxy.plugs import FROZEN, SHORT_MARK, Piece
 from proxy.scope import Scope
 from proxy.store import queries, records
 from proxy.store.readers import Readers
+from proxy.store.writer import Unit
 
 _SQL = queries.load("pieces")
 _SESSIONS = 2_000
@@ -80,6 +82,12 @@ class Pieces:
                 return piece, True
             standing = held.setdefault(chain, piece)
             return standing, standing is piece
+
+    def write(self, unit: Unit, scope: Scope, chain: str, piece: Piece) -> None:
+        """Write a piece that was kept; where a memory in it was forgotten meanwhile, it is let go after the commit."""
+        if not write(unit.connection, scope, chain, piece):
+            dropped = [(scope.owner, scope.session_id or "", chain)]
+            unit.after_commit.append(partial(self.drop, dropped))
 
     def drop(self, keys: Collection[tuple[str, str, str]]) -> None:
         """A commit took pieces away: owner, session and chain each."""

@@ -6,20 +6,14 @@ writer's. A damaged file leaves the store standing: each call then raises `Store
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from proxy.errors import StoreError, StoreUnavailable
-from proxy.glance import GONE, Glance, composed, gathered
 from proxy.plugs import (
     Carried,
     Filters,
@@ -31,7 +25,6 @@ from proxy.plugs import (
     Page,
     Part,
     Piece,
-    SearchSource,
     SessionInfo,
     Store,
     Survey,
@@ -48,9 +41,7 @@ from proxy.store import (
     idle,
     journal,
     listing,
-    pieces,
     queries,
-    records,
     survey,
     transfer,
     unembedded,
@@ -60,12 +51,12 @@ from proxy.store.generations import Generations
 from proxy.store.health import Health
 from proxy.store.index_file import IndexFiles
 from proxy.store.kept import KeptRecords
-from proxy.store.partition import pack
+from proxy.store.lookup import Lookup
 from proxy.store.pieces import Pieces
-from proxy.store.postings import Postings, Rows
+from proxy.store.postings import Postings
 from proxy.store.readers import HALF_PAIR, Readers
-from proxy.store.recents import MOST, Recent, Recents, newest_first
-from proxy.store.search import Leg, find
+from proxy.store.recents import Recents
+from proxy.store.searcher import Searcher
 from proxy.store.showing import Showing
 from proxy.store.transaction import SqliteTransaction, Surroundings, partitions
 from proxy.store.vectors import VectorIndex
@@ -105,17 +96,18 @@ class SqliteStore(Store):
         self._answer_hash = answer_hash
         self._clock = clock
         self._generations = Generations()
-        self._searches: Counter[tuple[str, SearchSource]] = Counter()
         self._health = Health(path)
         self._health.examine()
         self._readers = Readers(path, self._health)
-        self._contents = Contents(self._readers, fingerprint, dimension)
+        contents = Contents(self._readers, fingerprint, dimension)
         files = IndexFiles(path.parent / "index", fingerprint, dimension)
-        self._index = VectorIndex(self._contents, files, dimension, exact_below)
+        self._index = VectorIndex(contents, files, dimension, exact_below)
         self._postings = Postings(self._readers)
         self._kept = KeptRecords()
-        self._recents = Recents()
         self._pieces = Pieces(self._readers)
+        recents = Recents()
+        self._lookup = Lookup(self._readers, self._health, self._kept, recents, clock)
+        self._searcher = Searcher(self._readers, self._health, contents, self._index, self._postings, dimension, clock)
         self._around = Surroundings(
             fingerprint,
             dimension,
@@ -123,7 +115,7 @@ class SqliteStore(Store):
             self._postings,
             self._generations,
             self._kept,
-            self._recents,
+            recents,
             self._pieces,
             clock,
             shown or Showing(),
@@ -136,31 +128,15 @@ class SqliteStore(Store):
 
     # ── reading ────────────────────────────────────────────────────────────────────────────────────────────────
     def get(self, scope: Scope, memory_id: str) -> Memory | None:
-        row = self._readers.one(_SQL["by_id"], {"id": memory_id, **partitions(scope)})
-        return None if row is None else records.row_to_memory(row)
+        return self._lookup.get(scope, memory_id)
 
     def read(self, scope: Scope, memory_ids: Collection[str]) -> Sequence[Memory]:
-        kept = self._kept.named(memory_ids, scope.readable)
-        missing = [one for one in memory_ids if one not in kept]
-        if not missing:
-            return tuple(kept.values())
-        mark = self._kept.mark()
-        rows = self._readers.all(_SQL["by_ids"], {"ids": records.dumps(missing), **partitions(scope)})
-        read = _decoded(rows)
-        self._kept.keep(read, mark)
-        return (*kept.values(), *(memory for _, memory in read.values()))
+        return self._lookup.read(scope, memory_ids)
 
     def list(
         self, scope: Scope, filters: Filters, *, limit: int, cursor: str | None = None, all_agents: bool = False
     ) -> Page:
-        listing.check_limit(limit)
-        owner = scope.partition("user") if all_agents else None
-        sql, keys = listing.narrowed(_SQL["listed"], filters, cursor)
-        whose = {"partitions": records.dumps(scope.readable), "owner": owner}
-        rows = self._readers.all(sql, {**keys, **whose, "limit": limit + 1})
-        found = tuple(records.row_to_memory(row) for row in rows)
-        items = found[:limit]
-        return Page(items, listing.cursor_after(items[-1]) if len(found) > limit else None)
+        return self._lookup.list(scope, filters, limit=limit, cursor=cursor, all_agents=all_agents)
 
     def list_tenant(self, scope: TenantScope, filters: Filters, *, limit: int, cursor: str | None = None) -> Page:
         listing.check_limit(limit)
@@ -173,22 +149,7 @@ class SqliteStore(Store):
         return idempotency.kept(self._readers, scope, key, since)
 
     def history(self, scope: Scope, memory_id: str) -> Sequence[Version]:
-        versions: list[Version] = []
-        met: set[str] = set()
-        wanted: str | None = memory_id
-        while wanted is not None and wanted not in met:
-            met.add(wanted)
-            row = self._readers.one(_SQL["by_id"], {"id": wanted, **partitions(scope)})
-            if row is None:
-                break
-            present = records.row_to_memory(row)
-            former = [
-                Version(records.memory_from_json(state), change, records.moment(at))
-                for change, state, at in self._readers.all(_SQL["versions"], {"id": wanted})
-            ]
-            versions = [*former, Version(present, row[records.CHANGE], present.updated_at), *versions]
-            wanted = present.supersedes
-        return versions
+        return self._lookup.history(scope, memory_id)
 
     def search(
         self,
@@ -200,67 +161,28 @@ class SqliteStore(Store):
         filters: Filters | None = None,
         parts: Sequence[Part] | None = None,
     ) -> Found:
-        if vector is not None and pack(vector, self._around.dimension) is None:
-            vector = None
-        self._health.refuse()
-        snapshots = {name: self._index.snapshots(name) for name in scope.readable}
-        held = [part for of_partition in snapshots.values() for part in of_partition]
-        counts = {name: sum(part.count for part in snapshots[name]) for name in snapshots}
-        allowed = None
-        if filters is not None and listing.narrows(filters):
-            sql, keys = listing.narrowed(_SQL["rows_matching"], replace(filters, state=None))
-            allowed = np.sort(_rows(self._readers.one(sql, {**keys, **partitions(scope)})))
-        by_index = vector is not None and any(part.filed is not None for part in held)
-        source: SearchSource = "index" if by_index else "exact"
-        self._searches[scope.owner, source] += 1
-        rows, dense, lexical, context = find(
-            held,
-            self._legs(counts, [Part(vector, terms), *(parts or ())]),
-            now=self._clock().timestamp(),
-            limit=limit,
-            fetch=partial(self._contents.vectors, scope),
-            allowed=allowed,
-            around=parts is not None,
-        )
-        return Found(rows, dense, lexical, source, context)
-
-    def _legs(self, counts: Mapping[str, int], parts: Sequence[Part]) -> Sequence[Leg]:
-        held = self._postings.of(counts, [term for part in parts for term in part.terms])
-        return [Leg(part.vector, [held[term] for term in dict.fromkeys(part.terms) if term in held]) for part in parts]
+        return self._searcher.search(scope, vector, terms, limit=limit, filters=filters, parts=parts)
 
     def holding(self, scope: Scope, terms: Sequence[str], *, limit: int) -> Sequence[Memory]:
-        self._health.refuse()
-        counts = {name: sum(part.count for part in self._index.snapshots(name)) for name in scope.readable}
-        return tuple(self.load(scope, self._postings.holding(counts, terms, limit)).values())
+        return tuple(self.load(scope, self._searcher.holding(scope, terms, limit)).values())
 
     def load(self, scope: Scope, rows: Collection[int]) -> Mapping[int, Memory]:
-        self._health.refuse()
-        read = partial(self._by_rows, "by_rows", scope)
-        return self._kept.through(rows, scope.readable, lambda missing: _decoded(read(missing)))
+        return self._lookup.load(scope, rows)
 
     def glances(self, scope: Scope, rows: Sequence[int]) -> Glances:
-        self._health.refuse()
-
-        def read(missing: list[int]) -> dict[int, tuple[str, Glance]]:
-            return {row: (where, composed(*told)) for row, where, *told in self._by_rows("glances", scope, missing)}
-
-        known = self._kept.glances.through(rows, scope.readable, read)
-        return gathered(known.get(row, GONE) for row in rows)
-
-    def _by_rows(self, query: str, scope: Scope, rows: Sequence[int]) -> Sequence[records.Row]:
-        return self._readers.all(_SQL[query], {"rows": records.dumps(rows), **partitions(scope)})
+        return self._lookup.glances(scope, rows)
 
     def recent(self, scope: Scope, memory_type: str, limit: int) -> Sequence[Memory]:
-        self._health.refuse()
-        now = self._clock()
-        found = [one for name in scope.readable for one in self._newest(name, memory_type, limit, now)]
-        return tuple(one.memory for one in newest_first(found)[:limit])
+        return self._lookup.recent(scope, memory_type, limit)
 
     def by_key(self, scope: Scope, key: str) -> Sequence[Memory]:
-        return self._memories("by_key", {"key": key, "now": self._clock().timestamp(), **partitions(scope)})
+        return self._lookup.by_key(scope, key)
 
     def from_message(self, scope: Scope, message_hash: str) -> Sequence[Memory]:
-        return self._memories("from_message", {"message_hash": message_hash, **partitions(scope)})
+        return self._lookup.from_message(scope, message_hash)
+
+    def states(self, scope: Scope, memory_ids: Collection[str]) -> Mapping[str, tuple[State, str | None, int]]:
+        return self._lookup.states(scope, memory_ids)
 
     def is_forgotten(self, scope: Scope, message_hash: str) -> bool:
         keys = {"owner": scope.partition("user"), "message": forget.message_key(message_hash)}
@@ -274,36 +196,8 @@ class SqliteStore(Store):
         return self._generations.of(scope.readable)
 
     def stats(self, scope: Scope) -> Mapping[str, Any]:
-        types, kinds, states = Counter[str](), Counter[str](), Counter[str]()
-        for memory_type, kind, state, number in self._readers.all(_SQL["counts"], partitions(scope)):
-            types[memory_type] += number
-            kinds[kind] += number
-            states[state] += number
-        return {
-            "by_memory_type": dict(types),
-            "by_kind": dict(kinds),
-            "by_state": dict(states),
-            "total": states.total(),
-            "unembedded": unembedded.count_readable(self._readers, self._around.fingerprint, partitions(scope)),
-            "exact_searches": self._searches[scope.owner, "exact"],
-            "index_searches": self._searches[scope.owner, "index"],
-        }
-
-    def _newest(self, partition: str, memory_type: str, limit: int, now: datetime) -> Sequence[Recent]:
-        held = self._recents.of(partition, memory_type)
-        if held is not None and (limit < MOST or len(held) < MOST):
-            living = [one for one in held if one.memory.expires_at is None or one.memory.expires_at > now]
-            if len(living) >= limit or len(held) < MOST:
-                return living[:limit]
-        mark = self._recents.mark(partition)
-        keys = {"partition": partition, "memory_type": memory_type, "now": now.timestamp()}
-        rows = self._readers.all(_SQL["recent"], {**keys, "limit": max(limit, MOST)})
-        read = [Recent(row[records.ROW], records.row_to_memory(row)) for row in rows]
-        self._recents.keep(partition, memory_type, read[:MOST], mark)
-        return read[:limit]
-
-    def _memories(self, query: str, keys: Mapping[str, Any]) -> tuple[Memory, ...]:
-        return tuple(records.row_to_memory(row) for row in self._readers.all(_SQL[query], keys))
+        waiting = unembedded.count_readable(self._readers, self._around.fingerprint, partitions(scope))
+        return {**self._lookup.counts(scope), "unembedded": waiting, **self._searcher.searched(scope)}
 
     # ── sweeps ─────────────────────────────────────────────────────────────────────────────────────────────────
     def owners(self) -> Iterator[Scope]:
@@ -322,24 +216,9 @@ class SqliteStore(Store):
     def keep_piece(self, scope: Scope, chain: str, piece: Piece) -> Piece:
         standing, is_new = self._pieces.keep(scope, chain, piece)
         if is_new:
-
-            def job(unit: Unit) -> None:
-                if not pieces.write(unit.connection, scope, chain, piece):
-                    dropped = [(scope.owner, scope.session_id or "", chain)]
-                    unit.after_commit.append(partial(self._pieces.drop, dropped))
-
             # Nobody waits: the turn's journal entry, which is waited for, comes after it and shares its commit.
-            self._writer.submit(job, patient=True)
+            self._writer.submit(lambda unit: self._pieces.write(unit, scope, chain, piece), patient=True)
         return standing
-
-    def states(self, scope: Scope, memory_ids: Collection[str]) -> Mapping[str, tuple[State, str | None, int]]:
-        kept = self._kept.named(memory_ids, scope.readable)
-        found = {one.id: (one.state, one.superseded_by, one.version) for one in kept.values()}
-        missing = [one for one in memory_ids if one not in kept]
-        if missing:
-            keys = {"ids": records.dumps(missing), **partitions(scope)}
-            found |= {id_: (state, *more) for id_, state, *more in self._readers.all(_SQL["states"], keys)}
-        return found
 
     # ── conversations ──────────────────────────────────────────────────────────────────────────────────────────
     def session_of(self, scope: Scope, link: str) -> str | None:
@@ -433,13 +312,3 @@ class SqliteStore(Store):
         self._index.close()
         self._writer.close()
         self._readers.close()
-
-
-def _decoded(found: Sequence[records.Row]) -> dict[int, tuple[str, Memory]]:
-    """Partition and record, by row."""
-    return {row[records.ROW]: (row[records.PARTITION], records.row_to_memory(row)) for row in found}
-
-
-def _rows(found: Sequence[str | None] | None) -> Rows:
-    text = found[0] if found else None
-    return np.fromstring(text, dtype=np.int64, sep=",") if text else np.zeros(0, np.int64)
