@@ -36,7 +36,8 @@ from proxy.settings import (
     Upstream,
     is_loopback,
 )
-from proxy.yamlfile import Located, Where, did_you_mean, read, validate
+from proxy.yamlcheck import did_you_mean, validate
+from proxy.yamlfile import Located, Where, read
 
 __all__ = [
     "Auth", "Backup", "Config", "Embedding", "Identity", "Index", "Inject", "Model", "Override", "Quotas", "Recall",

@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, Tag
 
-from proxy.yamlfile import parse, read, validate
+from proxy.yamlcheck import validate
+from proxy.yamlfile import parse, read
 
 
 class Inner(BaseModel):

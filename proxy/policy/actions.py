@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator
 from proxy.policy.extract import ASSISTANT_KINDS
 from proxy.policy.model import Trigger
 from proxy.policy.rules import has_model
-from proxy.yamlfile import Where, did_you_mean
+from proxy.yamlcheck import did_you_mean
+from proxy.yamlfile import Where
 
 Finding = tuple[Where, str]
 OPTIONAL_MODEL = "extractor"

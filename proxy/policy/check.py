@@ -14,7 +14,8 @@ from proxy.policy.jsonpath import steps
 from proxy.policy.model import Trigger
 from proxy.policy.patterns import BUILT_IN_NAMES, LANGUAGES, PROMPT_NAMES, SESSION_NAMES, ByLanguage, compiled, too_slow
 from proxy.policy.rules import names_in, template_texts, unit_of
-from proxy.yamlfile import Where, did_you_mean
+from proxy.yamlcheck import did_you_mean
+from proxy.yamlfile import Where
 
 SAMPLE_TIME = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 BOUND = "bound its repetitions, as in {0,40}"

@@ -23,7 +23,8 @@ from proxy.policy.retrieval import Retrieval, RetrievalSection
 from proxy.policy.rules import PolicySet, Rule
 from proxy.policy.tryout import failures
 from proxy.policy.vetted import digest, digests
-from proxy.yamlfile import Where, read, read_known, validate
+from proxy.yamlcheck import validate
+from proxy.yamlfile import Where, read, read_known
 
 HASH_CHARS = 12
 NOUNS = {"when": "event", "has": "feature", "expect": "expectation", "on_conflict": "way to settle a conflict"}

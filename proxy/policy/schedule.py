@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final, Literal, Self
 
-from proxy.yamlfile import did_you_mean
+from proxy.yamlcheck import did_you_mean
 
 Every = Literal["hourly", "daily", "weekly"]
 WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
