@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from proxy.store.lexical import query_terms, terms, token
 from proxy.store.sqlite import SqliteStore
 from proxy.traits import Traits
 from proxy.types import Answer, Memory, State, Visibility
+from tests.running import eventually
 from tests.store_samples import (
     ALICE,
     DIMENSION,
@@ -293,6 +295,25 @@ def test_a_forgotten_text_is_in_no_byte_of_the_files(
         store.close()
 
 
+def test_what_another_program_still_reads_leaves_the_files_once_it_has_read_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.store.writer.SCRUB_AGAIN_S", 0.02)
+    store, one = open_store(path), memory(f"it is {SECRET}")
+    try:
+        put(store, one, memory("other"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            assert reader.execute("SELECT count(*) FROM memories").fetchone() == (2,)
+            store.transact(lambda tx: tx.forget(ALICE, [one.id])).result(10)
+            assert store.get(ALICE, one.id) is None
+            assert traces(path)
+            put(store, memory("writing goes on"))
+        eventually(lambda: traces(path) == [])
+    finally:
+        store.close()
+
+
 def test_a_done_turn_leaves_no_text(store: SqliteStore, path: Path) -> None:
     opened = turn(said(f"it is {SECRET}"))
     store.journal_open(opened, account(opened)).result(10)
@@ -303,7 +324,7 @@ def test_a_done_turn_leaves_no_text(store: SqliteStore, path: Path) -> None:
 
 
 def test_an_interrupted_erasure_is_finished_at_the_next_start(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(connection: sqlite3.Connection) -> None:
+    def full(connection: sqlite3.Connection, again: bool) -> bool:
         raise sqlite3.OperationalError("on purpose")
 
     monkeypatch.setattr("proxy.store.forget.scrub", full)

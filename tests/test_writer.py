@@ -14,6 +14,7 @@ import pytest
 from proxy.errors import StoreUnavailable
 from proxy.store.health import Health
 from proxy.store.writer import Unit, Writer
+from tests.running import eventually
 
 
 class Bench:
@@ -23,6 +24,8 @@ class Bench:
         self.path = path
         self.health = Health(path)
         self.erased = 0
+        self.erased_again = 0
+        self.read_by_others = False
         self.commits = 0
         self.writer = Writer(self._connect, self._erase, self.health)
         self.writer.submit(lambda unit: unit.connection.execute("CREATE TABLE t (x UNIQUE)")).result(10)
@@ -37,9 +40,11 @@ class Bench:
     def _count(self, sql: str) -> None:
         self.commits += sql == "COMMIT"
 
-    def _erase(self, connection: sqlite3.Connection) -> None:
+    def _erase(self, connection: sqlite3.Connection, again: bool) -> bool:
         assert not connection.in_transaction
-        self.erased += 1
+        self.erased += not again
+        self.erased_again += again
+        return not self.read_by_others
 
     def add(self, x: object) -> Future[None]:
         return self.writer.submit(lambda unit: insert(unit, x))
@@ -162,6 +167,36 @@ def test_a_group_erases_once_and_only_erasing_jobs_wait_for_it(bench: Bench) -> 
         future.result(10)
     assert counts == [0, 1]
     assert bench.erased == 1
+
+
+def test_traces_that_others_still_read_are_looked_after_without_any_further_write(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.store.writer.SCRUB_AGAIN_S", 0.01)
+
+    def erases(unit: Unit) -> None:
+        unit.erases = True
+
+    bench.read_by_others = True
+    bench.writer.submit(erases).result(10)
+    assert bench.erased == 1
+    eventually(lambda: bench.erased_again > 2)
+    bench.read_by_others = False
+    tried = bench.erased_again
+    eventually(lambda: bench.erased_again > tried)
+    bench.add(1).result(10)
+    assert (bench.erased, bench.stored()) == (1, [1])
+
+
+def test_traces_are_looked_after_when_the_writer_is_never_idle(bench: Bench) -> None:
+    def erases(unit: Unit) -> None:
+        unit.erases = True
+
+    bench.read_by_others = True
+    bench.writer.submit(erases).result(10)
+    for number in range(200):
+        bench.add(number).result(10)
+    assert bench.erased_again >= 2
 
 
 def test_a_locked_database_fails_the_group_and_heals_by_itself(bench: Bench) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
@@ -211,14 +212,25 @@ def pending(connection: sqlite3.Connection) -> bool:
     return found is not None and found[0] == "1"
 
 
-def scrub(connection: sqlite3.Connection) -> None:
+def scrub(connection: sqlite3.Connection, again: bool = False) -> bool:
     """Take erased text out of the files: merge the postings into one segment, then empty the write-ahead log.
 
     `secure_delete` has zeroed rows and pages already. Outside a transaction, on the writer thread.
 
+    Args:
+        connection: The writer's.
+        again: Whether only the log is left to be emptied; readers are then not waited for.
+
+    Returns:
+        Whether nothing is left; else somebody still reads what was, and it must be done again.
+
     Raises:
-        sqlite3.Error: It must be done again; the store does so after the next erasure and at the next start.
+        sqlite3.Error: The first try failed; the store tries again after the next erasure and at the next start.
     """
+    if again:
+        with _without_waiting(connection), suppress(sqlite3.OperationalError):
+            return _empty_log(connection)
+        return False
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(_MEMORIES["optimize_terms"])
@@ -227,6 +239,21 @@ def scrub(connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    return _empty_log(connection)
+
+
+def _empty_log(connection: sqlite3.Connection) -> bool:
     busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if not busy:
         connection.execute(_SQL["set_meta"], {"name": _PENDING, "value": "0"})
+    return not busy
+
+
+@contextmanager
+def _without_waiting(connection: sqlite3.Connection) -> Iterator[None]:
+    (before_ms,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        yield
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {before_ms}")

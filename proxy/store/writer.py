@@ -25,6 +25,8 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 _MAX_GROUP = 256
 PATIENCE_S = 0.02
+SCRUB_AGAIN_S = 10.0
+"""After so long, what a reader's old view kept in the write-ahead log is tried again."""
 _CHECKPOINT_COMMITS = 64
 _CHECKPOINT_ROWS = 2_000
 """After as many commits, or rows changed, the write-ahead log is carried over: at about a thousand pages."""
@@ -57,12 +59,16 @@ class Writer:
 
     Args:
         connect: Opens the database for writing; called on the writer thread, again after a failed commit.
-        erase: Removes the traces of erased text from the file; called between transactions after jobs that erased.
+        erase: Removes the traces of erased text from the file, and says whether all are gone; called between
+            transactions after jobs that erased, and again (second argument) while some are left.
         health: Told of every failure and success.
     """
 
     def __init__(
-        self, connect: Callable[[], sqlite3.Connection], erase: Callable[[sqlite3.Connection], None], health: Health
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        erase: Callable[[sqlite3.Connection, bool], bool],
+        health: Health,
     ) -> None:
         self._connect = connect
         self._erase = erase
@@ -73,6 +79,7 @@ class Writer:
         self._closed = False
         self._patience_s = PATIENCE_S
         self._commits = self._changes = 0
+        self._traces = False
         self._landing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
@@ -114,7 +121,7 @@ class Writer:
     def _run(self) -> None:
         last = False
         while not last:
-            waiting: list[_Job | None] = [self._jobs.get()]
+            waiting = [self._next()]
             if (first := waiting[0]) is not None and first.patient:
                 waiting += self._company()
             else:
@@ -126,6 +133,15 @@ class Writer:
             if group:
                 self._guarded(group)
         self._disconnect()
+
+    def _next(self) -> _Job | None:
+        """The next job. While traces of erased text are left, nobody's job is needed to look after them."""
+        while self._traces:
+            try:
+                return self._jobs.get(timeout=SCRUB_AGAIN_S)
+            except queue.Empty:
+                self._scrub(again=True)
+        return self._jobs.get()
 
     def _company(self) -> list[_Job | None]:
         """The next job, if it comes soon. Not waited for twice in a row: a backlog of patient jobs would take long."""
@@ -237,18 +253,23 @@ class Writer:
         if self._commits < _CHECKPOINT_COMMITS and connection.total_changes - self._changes < _CHECKPOINT_ROWS:
             return
         self._commits, self._changes = 0, connection.total_changes
+        if self._traces:
+            self._scrub(again=True)
+            return
         try:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
             # All is in the log and stays there; the next time is soon.
             log.warning("checkpoint_failed", error_type=type(error).__name__)
 
-    def _scrub(self) -> None:
-        assert self._connection is not None
+    def _scrub(self, *, again: bool = False) -> None:
+        self._traces = False
+        if self._connection is None:
+            return
         try:
-            self._erase(self._connection)
+            self._traces = not self._erase(self._connection, again)
         except sqlite3.Error as error:
-            # The records are gone; their traces in free pages wait for the next erasure or the next start.
+            # The records are gone; their traces wait for the next erasure or the next start.
             self._health.failed("write", error)
             self._disconnect()
 
