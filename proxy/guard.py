@@ -6,6 +6,7 @@ from anywhere. Zh and en throughout.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -82,14 +83,15 @@ def guard(text: str, options: GuardOptions) -> Redacted:
         The text without it; an empty one where a secret was found and secrets are dropped.
     """
     found: list[str] = []
+    plain = _plain(text)
     # A pass that took something out may have uncovered more, such as a key that began right behind a phone number.
     for _ in range(_PASSES):
         known = len(found)
-        lowered = text.lower()
+        lowered = plain.lower()
         for detector in DETECTORS:
             wanted = detector.kind in SECRET_KINDS or getattr(options, detector.kind) == "redact"
             if wanted and (not detector.hints or any(hint in lowered for hint in detector.hints)):
-                text = _take_out(detector, text, found)
+                text, plain = _take_out(detector, text, plain, found)
         if len(found) == known:
             break
     if options.secrets == "drop" and not SECRET_KINDS.isdisjoint(found):
@@ -130,9 +132,10 @@ _PASSES: Final = 64
 """More kinds than that, taking turns without anything between them, are nobody's words."""
 
 
-def _take_out(detector: Detector, text: str, found: list[str]) -> str:
+def _take_out(detector: Detector, text: str, plain: str, found: list[str]) -> tuple[str, str]:
+    """Take out of a text what a detector sees in its plain form, which is as long; both, without it."""
     at = 0
-    while match := detector.pattern.search(text, at):
+    while match := detector.pattern.search(plain, at):
         start, end = match.span("secret")
         if detector.check is not None and not detector.check(match):
             at = match.start() + 1
@@ -140,9 +143,23 @@ def _take_out(detector: Detector, text: str, found: list[str]) -> str:
         # In place: one that begins right behind it is now seen to begin there.
         mark = f"[redacted:{detector.kind}]"
         text = f"{text[:start]}{mark}{text[end:]}"
+        plain = f"{plain[:start]}{mark}{plain[end:]}"
         found.append(detector.kind)
         at = start + len(mark)
-    return text
+    return text, plain
+
+
+_ODD: Final = re.compile("[\u00a0\u2007\u2009\u202f\u2010\u2011\u2212\uff0d\uff10-\uff19]")
+_MADE_PLAIN: Final = {
+    **dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " "),
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2212\uff0d"), "-"),
+    **{ord("\uff10") + digit: str(digit) for digit in range(10)},
+}
+
+
+def _plain(text: str) -> str:
+    """The text at the same length, with full-width digits, odd spaces and odd hyphens as numbers are mostly written."""
+    return text if text.isascii() or _ODD.search(text) is None else text.translate(_MADE_PLAIN)
 
 
 # --- the parts of strip_block ---

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.guard import GuardOptions, addresses_model, guard, redact, strip_block
+from tests.guard_samples import LOOK_ALIKES, WRITTEN
 
 _RANDOM = random.Random(11)
 
@@ -185,6 +186,24 @@ def test_personal_numbers_are_redacted(kind: str, numbers: list[str], frame: str
         assert redact(frame.format(number)).text == frame.format(f"[redacted:{kind}]")
 
 
+@pytest.mark.parametrize(("text", "secret"), WRITTEN)
+def test_secrets_and_numbers_go_as_people_and_tools_write_them(text: str, secret: str) -> None:
+    told = redact(text).text
+    assert secret not in told, told
+    assert redact(told).text == told
+
+
+@pytest.mark.parametrize("quote", ["> ", "# ", " * ", '"'])
+def test_a_private_key_goes_with_what_stands_before_its_lines(quote: str) -> None:
+    quoted = "\n".join(f"{quote}{line}" for line in PRIVATE_KEY.splitlines())
+    assert redact(f"{quoted}\nthanks").text == f"{quote}[redacted:private_key]\nthanks"
+
+
+def test_an_unfinished_private_key_does_not_take_all_up_to_a_later_ones_end() -> None:
+    text = f"{PRIVATE_KEY[:60]}\n\n# Not a key.\n{PRIVATE_KEY}\nBye."
+    assert redact(text).text == "[redacted:private_key]# Not a key.\n[redacted:private_key]\nBye."
+
+
 @pytest.mark.parametrize(
     "tail", ["0", "12", "123", "12/27 123", "1227 123", "01 02 03", "1234 5678 9012", "45 元", "x"]
 )
@@ -206,7 +225,7 @@ def test_a_phone_goes_with_its_extension(phone: str, extension: str) -> None:
     assert redact(f"电话 {phone}-{extension}，找王工").text == "电话 [redacted:phone]，找王工"
 
 
-@pytest.mark.parametrize("text", HARMLESS)
+@pytest.mark.parametrize("text", [*HARMLESS, *LOOK_ALIKES])
 def test_harmless_text_stays_as_it_is(text: str) -> None:
     result = redact(text)
     assert result.text == text
