@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from proxy.errors import SidemirrorError, StoreUnavailable, WorkingMemoryUnavailable
-from proxy.plugs import Filters, SessionInfo, Store, WorkingMemory
+from proxy.plugs import Filters, SessionInfo, Store, Transaction, WorkingMemory
 from proxy.scope import Scope
 from proxy.summary import Line, key_of, summarise, transcript
 from proxy.types import Event, Language, Memory, Slot
@@ -111,7 +111,12 @@ class Ending:
         info = self._store.session(scope)
         if not _over(info):
             self._tell(scope, info, explicit=True)
-        known = self._store.transact(lambda tx: tx.end_session(scope, now)).result()
+
+        def end(tx: Transaction) -> bool:
+            tx.thaw(scope)  # its slots may stand there
+            return tx.end_session(scope, now)
+
+        known = self._store.transact(end).result()
         return self._working.end(scope) or known
 
     def rebuild(self, scope: Scope) -> bool:

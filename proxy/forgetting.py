@@ -243,7 +243,7 @@ def apply(tx: Transaction, scope: Scope, choice: Choice, now: datetime) -> tuple
         outcomes.append(_outcome(choice, "restored" if restore else "archived", memory.id))
         away += [] if restore else _line(tx, scope, memory)
     if away:
-        tx.unfreeze(scope, away)
+        tx.unfreeze(scope, away, slots=True)
     return tuple(outcomes) or (_outcome(choice, "dropped", None),)
 
 

@@ -16,6 +16,7 @@ MetricT = TypeVar("MetricT", Counter, Gauge)
 MAX_CHILDREN = 500
 MAX_OWNERS = 20_000
 RECALL_SOURCES = ("exact", "index", "cache")
+_MOST_TOKENS = 10**12
 _PATTERN_CHARS = 60
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -216,7 +217,7 @@ def usage_tokens(usage: Mapping[str, Any]) -> dict[str, int]:
         usage: From chat completions, responses or messages.
 
     Returns:
-        ``input``, ``output`` and ``cached`` tokens; absent where not reported.
+        ``input``, ``output`` and ``cached`` tokens; absent where not reported, or no number of tokens.
 
     >>> usage_tokens({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}})
     {'input': 9, 'output': 2, 'cached': 4}
@@ -228,4 +229,4 @@ def usage_tokens(usage: Mapping[str, Any]) -> dict[str, int]:
         "output": usage.get("completion_tokens", usage.get("output_tokens")),
         "cached": cached,
     }
-    return {kind: tokens for kind, tokens in found.items() if type(tokens) is int and tokens >= 0}
+    return {kind: tokens for kind, tokens in found.items() if type(tokens) is int and 0 <= tokens <= _MOST_TOKENS}

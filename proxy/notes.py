@@ -25,10 +25,10 @@ class Notes:
 
     Args:
         working: The working layer.
-        safe: Takes out of any value what must not be kept.
+        safe: Takes out of any value what must not be kept; told whether a tool said it.
     """
 
-    def __init__(self, working: WorkingMemory, safe: Callable[[object], object]) -> None:
+    def __init__(self, working: WorkingMemory, safe: Callable[[object, bool], object]) -> None:
         self._working = working
         self._safe = safe
 
@@ -41,7 +41,8 @@ class Notes:
         if not slots:
             return []
         filled = [
-            Slot(one.name, self._safe(one.value), event.at, one.rule_id, event.message_hash) for one, event in slots
+            Slot(one.name, self._safe(one.value, event.role == "tool"), event.at, one.rule_id, event.message_hash)
+            for one, event in slots
         ]
         ttl_s = next((one.ttl_s for one, _ in slots if one.ttl_s is not None), None)
         try:
@@ -80,18 +81,41 @@ class Notes:
         except WorkingMemoryUnavailable as error:
             log.warning("task_chain_not_kept", error_type=type(error).__name__)
 
-    def clear(self, scope: Scope, message_hashes: Collection[str], *, for_good: bool) -> None:
+    def clear(self, scope: Scope, message_hashes: Collection[str], *, for_good: bool, shared: bool = False) -> None:
         """Take out what came from some messages.
 
         Args:
             scope: Whose; all the user's sessions are looked through.
             message_hashes: Which messages.
             for_good: Whether it must leave the disk as well.
+            shared: Whether other users of the tenant may have been told of it.
         """
-        try:
-            self._working.forget(scope, message_hashes)
+
+        def clear() -> None:
+            self._working.forget(scope, message_hashes, shared=shared)
             if for_good:
                 self._working.rewrite()
+
+        self._try(clear)
+
+    def clear_all(self, scope: Scope, *, session_id: str | None, agent_id: str | None) -> None:
+        """Take out all that the user's sessions hold, for good.
+
+        Args:
+            scope: Whose.
+            session_id: Of this session only.
+            agent_id: Of this agent only.
+        """
+
+        def clear() -> None:
+            self._working.clear(scope, session_id=session_id, agent_id=agent_id)
+            self._working.rewrite()
+
+        self._try(clear)
+
+    def _try(self, clear: Callable[[], None]) -> None:
+        try:
+            clear()
         except WorkingMemoryUnavailable as error:
             # What is left there is bound to its TTL; the long-term layer, the source of truth, is clean.
             log.warning("working_memory_not_cleared", error_type=type(error).__name__)

@@ -20,6 +20,7 @@ from proxy.types import Answer, Event, Message, ToolCall, ToolStatus
 
 _SYSTEM = ("system", "developer")
 _SHORT_CHARS = {"zh": 8, "en": 24, "other": 12}
+_MAX_QUESTION_CHARS = 8_000
 _MAX_CONTEXT_CHARS = 600
 _POINTING = re.compile(
     r"那|这个|它|他们?|她|刚才|上面|继续|然后呢|为什么呢?|怎么办"
@@ -168,7 +169,7 @@ def question(talk: Conversation) -> str | None:
         user's message has no text.
     """
     user = talk.newest_user
-    newest = user.text.strip() if user else ""
+    newest = _ends(user.text.strip()) if user else ""
     if talk.in_tool_loop or not newest:
         return None
     short = len(newest) <= _SHORT_CHARS[detect(newest)]
@@ -177,6 +178,12 @@ def question(talk: Conversation) -> str | None:
     said = [message.text.strip() for message in talk.messages if message.role in ("user", "assistant")]
     before = [text[:_MAX_CONTEXT_CHARS] for text in said[:-1] if text][-2:]
     return "\n".join([*before, newest])
+
+
+def _ends(text: str) -> str:
+    """A long message's beginning and end, where what is asked for stands; what is pasted between would take long."""
+    half = _MAX_QUESTION_CHARS // 2
+    return text if len(text) <= _MAX_QUESTION_CHARS else f"{text[:half]}\n{text[-half:]}"
 
 
 def tool_status(text: str, data: Any) -> ToolStatus:

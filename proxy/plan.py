@@ -5,7 +5,7 @@ In: a `Draft` and where it came from. Out: a `Plan`: what to do, with which reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -23,6 +23,7 @@ from proxy.store.lexical import query_terms, terms
 from proxy.types import Draft, Memory, Outcome, Source, Vector
 
 log = structlog.get_logger(__name__)
+LEFT_OUT = "[text that addresses the model was left out]"
 _NEAR = 12
 _DEDUPE_AT = 0.95
 _SAME = 8
@@ -166,14 +167,25 @@ class Planner:
     def quarantined(self, text: str) -> bool:
         return self._policies().guard.instructions == "quarantine" and guard.addresses_model(text)
 
-    def safe_value(self, value: object) -> object:
-        if isinstance(value, str):
-            return self.safe(value)
-        if isinstance(value, dict):
-            return {key: self.safe_value(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [self.safe_value(inner) for inner in value]
-        return value
+    def safe_value(self, value: object, untrusted: bool) -> object:
+        """A slot's value as it may be kept.
+
+        Args:
+            value: Text, or JSON.
+            untrusted: Whether a tool said it: what addresses the model is then left out, since slots cannot wait.
+        """
+        safe = self._without_secrets(value)
+        if not untrusted:
+            return safe
+        left = self._without_orders(safe)
+        # Orders may be spread over the fields of an object.
+        return LEFT_OUT if left == safe and self.quarantined(" ".join(_texts(safe))) else left
+
+    def _without_secrets(self, value: object) -> object:
+        return _mapped(value, self.safe)
+
+    def _without_orders(self, value: object) -> object:
+        return _mapped(value, lambda text: LEFT_OUT if self.quarantined(text) else text)
 
     def vector(self, text: str) -> Vector | None:
         try:
@@ -189,3 +201,26 @@ def outcome_of(plan: Plan) -> Outcome:
     memory_id = target.id if plan.decision.action == "merge" and target else plan.memory.id
     action = "pending" if plan.memory.state == "pending" else names[plan.decision.action]
     return Outcome(plan.memory.source.rule or "", action, memory_id, plan.decision.reason)
+
+
+def _mapped(value: object, change: Callable[[str], str]) -> object:
+    """JSON with every text in it changed, names of fields too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): _mapped(inner, change) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_mapped(inner, change) for inner in value]
+    return value
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -34,6 +34,10 @@ _RETRY_S = 1.0
 _RETRY_MAX_S = 30.0
 _FAILURES_KEPT = 1_000
 _DIGITS = 4
+_MAX_NEW = 100
+"""Messages of one call that are worked on, the newest: whatever a client sends at once, others wait for its turn."""
+_FORGOTTEN = "what was said was forgotten before the answer came"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,7 @@ class Recorder:
             self._store.ledger_put(ledger)
             return None
         policies, items = self._policies(), set(call.block.items)
-        new = tuple(guarded(message, policies) for message in call.talk.new)
+        new = tuple(guarded(message, policies) for message in call.talk.new[-_MAX_NEW:])
         newest = call.talk.newest_user
         in_new = next((message.text for message in reversed(new) if message.role == "user"), None)
         user_text = in_new if in_new is not None else guarded(newest, policies).text if newest else ""
@@ -205,12 +209,15 @@ class Recorder:
         links = [(call.scope, call.talk.answer_link(answer))]
         try:
             safe = guarded_answer(answer, self._policies())
-            await self._write(call, lambda: self._store.journal_answer(turn.id, call.id, safe, links))
+            known = await self._write(call, lambda: self._store.journal_answer(turn.id, call.id, safe, links))
+            if not known:
+                await self._write(call, lambda: self._store.journal_void(turn.id, call.id, _FORGOTTEN))
         except Exception as error:  # noqa: BLE001 - as above
             self._failed(call, error)
             return
         self._failures.pop(call.id, None)
-        self._submit(replace(turn, answer=safe, status="answered"))
+        if known:
+            self._submit(replace(turn, answer=safe, status="answered"))
 
     async def _void(self, call: Call, journalled: asyncio.Task[JournalTurn | None], reason: str) -> None:
         turn = await asyncio.shield(journalled)
@@ -223,7 +230,7 @@ class Recorder:
             return
         self._failures.pop(call.id, None)
 
-    async def _write(self, call: Call, write: Callable[[], Future[None]]) -> None:
+    async def _write(self, call: Call, write: Callable[[], Future[T]]) -> T:
         """Write to a turn whose request's part is on disk: while the store is unavailable, again and again, since half
         a turn is worth nothing."""
         pause_s = _RETRY_S

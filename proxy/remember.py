@@ -131,8 +131,9 @@ class Remember:
         if fresh:
             self._notes.add_steps(turn, [one.memory for one in written if one.memory])
         for choice in work.choices:
-            if choice.messages and not choice.request.restore:
-                self._notes.clear(turn.scope, choice.messages, for_good=False)
+            said_in = {one.source.message_hash for one in choice.memories if one.source.message_hash}
+            if not choice.request.restore and (said_in or choice.messages):
+                self._notes.clear(turn.scope, {*choice.messages, *said_in}, for_good=False)
         for scope in work.summaries:
             self._sum_up_again(scope)
         outcomes = [*noted, *(one.outcome for one in written)]
@@ -284,16 +285,30 @@ class Remember:
         """
         with self.lock(scope):
             check()
-            versions = [one.memory for memory_id in memory_ids for one in self._store.history(scope, memory_id)]
-            hashes = {memory.source.message_hash for memory in versions if memory.source.message_hash}
-            count = self._store.transact(lambda tx: tx.forget(scope, memory_ids)).result()
-            self._notes.clear(scope, hashes, for_good=True)
+            reached, count = self._store.transact(
+                lambda tx: (tx.cascade(scope, memory_ids), tx.forget(scope, memory_ids))
+            ).result()
+            self._notes.clear(scope, reached.messages, for_good=True, shared=reached.shared)
         self._metrics.written("forgotten")
-        # Who forgets a summary does not want it again.
-        told = (one for one in versions if one.session_id and one.kind != "summary")
-        for session_id, agent_id in {(one.session_id, one.agent_id) for one in told}:
+        # Who forgets a summary does not want it again: those sessions are not named.
+        for session_id, agent_id in sorted(reached.sessions):
             self._sum_up_again(Scope(scope.tenant, scope.user_id, agent_id, session_id))
         return count
+
+    def forget_notes(self, scope: Scope, *, session_id: str | None, agent_id: str | None) -> None:
+        """Erase what sessions hold beside records: slots, task chains, and what of them stands in requests.
+
+        Args:
+            scope: Whose.
+            session_id: Of this session only.
+            agent_id: Of this agent only.
+
+        Raises:
+            StoreError: What stands in requests is still there.
+        """
+        with self.lock(scope):
+            self._store.transact(lambda tx: tx.unfreeze(scope, [], slots=True)).result()
+            self._notes.clear_all(scope, session_id=session_id, agent_id=agent_id)
 
     # ── the parts of a turn ────────────────────────────────────────────────────────────────────────────────────
     def _seen(self, turn: JournalTurn) -> bool:

@@ -37,6 +37,20 @@ def iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
+LATEST = datetime(9999, 12, 29, tzinfo=UTC)
+"""The first and last moment that every zone, and a float of Unix seconds, can tell."""
+
+
+def within_calendar(moment: datetime) -> datetime:
+    """A moment that can be stored and shown anywhere: far-off ones, which some clients write for "never", come closer.
+
+    >>> within_calendar(datetime.max.replace(tzinfo=UTC)).year, within_calendar(datetime(2026, 1, 1, tzinfo=UTC)).year
+    (9999, 2026)
+    """
+    return min(max(moment, EARLIEST), LATEST)
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a memory came from; every field may be unknown.

@@ -60,7 +60,8 @@ class Working:
     def steps(self, scope: Scope) -> Sequence[Mapping[str, Any]]:
         return []
 
-    def forget(self, scope: Scope, message_hashes: Collection[str]) -> object: ...
+    def forget(self, scope: Scope, message_hashes: Collection[str], *, shared: bool = False) -> object: ...
+    def clear(self, scope: Scope, *, session_id: str | None, agent_id: str | None) -> object: ...
     def rewrite(self) -> bool:
         return True
 

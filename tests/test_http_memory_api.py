@@ -333,6 +333,38 @@ def test_forgetting_takes_all_that_hangs_on_a_record(
     assert "靠太平门" not in lane.last.system
 
 
+def test_a_slot_that_stands_in_a_sessions_prompt_goes_with_what_was_said_beside_it(
+    product: Running, memories: Memories, lane: Lane, user: str
+) -> None:
+    said = "I prefer window seats. Book a flight to Zanzibarqux on May 3 for 2 people."
+    tell(product, lane, said, user=user, session="trip")
+    asked = [{"role": "user", "content": "What should I pack? And which snacks?"}]
+    tell(product, lane, asked, user=user, session="trip")
+    assert "Zanzibarqux" in json.dumps(lane.last.json)
+    record = next(one for one in memories.get("records")["data"] if one["kind"] == "preference")
+    answered(memories.http.delete(f"/memory/records/{record['id']}"), 200)
+    more = [*asked, {"role": "assistant", "content": "OK"}, {"role": "user", "content": "and shoes?"}]
+    tell(product, lane, more, user=user, session="trip")
+    assert "Zanzibarqux" not in json.dumps(lane.last.json)
+    on_disk = b"".join(path.read_bytes() for path in product.data.glob("sidemirror.db*"))
+    assert b"Zanzibarqux" not in on_disk
+
+
+@pytest.mark.parametrize("how", ["all", "session"])
+def test_what_sessions_have_noted_goes_with_everything_else(
+    product: Running, memories: Memories, lane: Lane, user: str, how: str
+) -> None:
+    tell(product, lane, f"Book a flight to Mumblestan{how} on May 3 for 2 people.", user=user, session="trip")
+    asked = [{"role": "user", "content": "What should I pack? And which snacks?"}]
+    tell(product, lane, asked, user=user, session="trip")
+    assert f"Mumblestan{how}" in json.dumps(lane.last.json)
+    answered(memories.http.post("/memory/forget", json={"all": True} if how == "all" else {"session_id": "trip"}), 200)
+    assert memories.get("sessions/trip")["slots"] == {}
+    more = [*asked, {"role": "assistant", "content": "OK"}, {"role": "user", "content": "and shoes?"}]
+    tell(product, lane, more, user=user, session="trip")
+    assert f"Mumblestan{how}" not in json.dumps(lane.last.json)
+
+
 def test_what_was_forgotten_comes_back_when_it_is_written_on_purpose(memories: Memories) -> None:
     record = memories.create("I collect stamps")
     memories.http.delete(f"/memory/records/{record['id']}")
@@ -726,3 +758,13 @@ def test_health_readiness_and_metrics_answer(product: Running) -> None:
 def test_the_client_library_reads_our_errors(product: Running, memories: Memories) -> None:
     response = httpx.get(f"{product.address}/memory/records", headers={"X-Memory-User": "u", "Host": "evil.example"})
     assert refused(response, 403)["type"] == "permission_error"
+
+
+@pytest.mark.parametrize("never", ["9999-12-31T23:59:59.9999999Z", "0001-01-01T00:00:00+14:00"])
+def test_dates_that_stand_for_never_poison_nothing(memories: Memories, never: str) -> None:
+    record = memories.create("I collect stamps", valid_from=never, expires_at="9999-12-31T23:59:59.9999999Z")
+    memories.change(record["id"], expires_at="9999-12-31T23:59:59-14:00")
+    assert memories.listed(state="all") == ["I collect stamps"]
+    assert memories.http.get("/memory/export").status_code == 200
+    memories.create("I collect stamps")
+    answered(memories.http.delete(f"/memory/records/{record['id']}"), 200)

@@ -118,3 +118,8 @@ def test_two_values_count_apart() -> None:
     first, second = Metrics(), Metrics()
     first.injected(5)
     assert value(second, "injected_tokens_total") == 0
+
+
+def test_a_number_of_tokens_that_is_none_counts_nothing() -> None:
+    assert usage_tokens({"prompt_tokens": 10**309, "completion_tokens": -1}) == {}
+    Metrics().usage({"prompt_tokens": 10**309}, memory=True)

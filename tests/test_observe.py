@@ -407,3 +407,11 @@ def test_an_event_without_text_takes_the_language_of_what_was_asked() -> None:
 @pytest.mark.parametrize("answer", [None, Answer("half", status="aborted"), Answer("", status="failed")])
 def test_only_a_whole_answer_makes_events(answer: Answer | None) -> None:
     assert [event.type for event in happened(talk(user("a")), answer)] == ["user_message"]
+
+
+def test_of_a_long_message_the_ends_are_asked_for() -> None:
+    found = question(talk(user("Summarise this. " + "blah " * 100_000 + "What did I say about Oslo?")))
+    assert found is not None
+    assert len(found) < 10_000
+    assert found.startswith("Summarise this.")
+    assert found.endswith("about Oslo?")

@@ -298,7 +298,7 @@ def test_a_forgotten_text_is_in_no_byte_of_the_files(
 def test_what_another_program_still_reads_leaves_the_files_once_it_has_read_it(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.store.writer.SCRUB_AGAIN_S", 0.02)
+    monkeypatch.setattr("proxy.store.writer.IDLE_S", 0.02)
     store, one = open_store(path), memory(f"it is {SECRET}")
     try:
         put(store, one, memory("other"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,19 @@ import pytest
 
 from proxy.errors import RequestError, StoreError, VersionConflict
 from proxy.observe import answer_hash
-from proxy.plugs import FROZEN, GLANCED, Carried, Filters, JournalTurn, Ledger, Piece, Store, Transaction, Unembedded
+from proxy.plugs import (
+    FROZEN,
+    GLANCED,
+    Carried,
+    Cascade,
+    Filters,
+    JournalTurn,
+    Ledger,
+    Piece,
+    Store,
+    Transaction,
+    Unembedded,
+)
 from proxy.scope import Scope
 from proxy.store.lexical import query_terms, terms
 from proxy.store.showing import Showing
@@ -1250,3 +1262,81 @@ def test_states_tell_successors_of_what_the_scope_may_read(store: Store) -> None
 def test_pieces_without_a_session_are_refused(store: Store) -> None:
     with pytest.raises(ValueError, match="session"):
         store.pieces(BOB)
+
+
+def test_pieces_that_hold_a_slot_go_with_whatever_is_forgotten(store: Store) -> None:
+    """Nobody knows which message filled a slot that stands in a prompt."""
+    gone = memory("prefers window seats")
+    put(store, gone)
+    for scope in (ALICE, BOB.in_session("s1")):
+        store.pieces(scope)
+        store.keep_piece(
+            scope, "slot", piece("destination: Oslo", "slot:destination", mentions=("slot:destination#1",))
+        )
+    store.keep_piece(ALICE, "plain", piece("tea"))
+    do(store, lambda tx: tx.unfreeze(ALICE, [gone.id]))
+    assert set(store.pieces(ALICE)) == {"slot", "plain"}
+    do(store, lambda tx: tx.forget(ALICE, [gone.id]))
+    assert set(store.pieces(ALICE)) == {"plain"}
+    assert set(store.pieces(BOB.in_session("s1"))) == {"slot"}
+
+
+def test_thawing_a_session_drops_what_stands_in_its_requests_and_in_no_others(reopen: Open) -> None:
+    store, elsewhere = reopen(), ALICE.in_session("s2")
+    for scope in (ALICE, elsewhere):
+        store.pieces(scope)
+        store.keep_piece(scope, FROZEN, piece("tea"))
+        store.keep_piece(scope, "one", piece("jazz"))
+    do(store, lambda tx: tx.thaw(ALICE))
+    assert (store.pieces(ALICE), len(store.pieces(elsewhere))) == ({}, 2)
+    assert reopen().pieces(ALICE) == {}
+
+
+def test_the_cascade_names_messages_sessions_and_whether_others_could_read_it(store: Store) -> None:
+    one = replace(memory("lives in Rome", message="m1"), session_id="s1")
+    same = memory("likes Rome", message="m1", scope="user")
+    other = memory("prefers tea", message="m3")
+    put(store, one, same, other, memory("open till six", scope="shared", message="m4"))
+    again = Source("user", session="s9", message_hash="m2")
+    do(store, lambda tx: tx.witness(one, again, START))
+    found: list[Cascade] = []
+    do(store, lambda tx: found.append(tx.cascade(ALICE, [same.id])))
+    assert found == [Cascade(frozenset({"m1", "m2"}), frozenset({("s1", ALICE.agent_id)}), shared=False)]
+    shared = store.list(ALICE, Filters(scope="shared"), limit=1).items[0]
+    do(store, lambda tx: found.append(tx.cascade(ALICE, [shared.id])))
+    assert found[1].shared
+
+
+def test_a_turn_that_came_after_a_forgotten_message_is_worked_on_without_it(store: Store) -> None:
+    gone = memory("prefers Gallumphing boots", message=said("I prefer Gallumphing boots").hash)
+    put(store, gone)
+    opened = turn(said("and the weather?"), previous=said("I prefer Gallumphing boots"))
+    store.journal_open(opened, account(opened)).result(10)
+    do(store, lambda tx: tx.forget(ALICE, [gone.id]))
+    assert store.journal_answer(opened.id, opened.id, Answer("sunny"), []).result(10)
+    [waiting] = store.journal_waiting()
+    assert (waiting.new[0].text, waiting.previous) == ("and the weather?", None)
+
+
+def test_the_answer_to_a_turn_that_was_forgotten_meanwhile_finds_no_turn(store: Store) -> None:
+    gone = memory("The vault opens with Kettledrumble")
+    put(store, gone)
+    opened = turn(said("Remember that The vault opens with Kettledrumble and more"))
+    store.journal_open(opened, account(opened)).result(10)
+    do(store, lambda tx: tx.forget(ALICE, [gone.id]))
+    assert not store.journal_answer(opened.id, opened.id, Answer("noted"), []).result(10)
+
+
+@pytest.mark.parametrize(
+    "far", [datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)], ids=["max", "min"]
+)
+def test_a_far_off_date_leaves_the_record_readable(reopen: Open, far: datetime) -> None:
+    store = reopen()
+    one = replace(memory("tea"), valid_from=far, last_accessed_at=far)
+    put(store, one)
+    store = reopen()
+    read = store.get(ALICE, one.id)
+    assert read is not None
+    assert abs(read.valid_from - far) < timedelta(days=3)
+    assert store.list(ALICE, Filters(), limit=5).items == (read,)
+    do(store, lambda tx: tx.forget(ALICE, [one.id]))

@@ -228,3 +228,29 @@ def test_forgetting_a_record_takes_it_out_of_kept_answers(store: SqliteStore, cl
     assert kept(store, clock, key="a") == KeptAnswer("print", 201, None, gone.id)
     assert kept(store, clock, key="b") == KeptAnswer("print", 201, "Port 1", other.id)
     assert b"falconry" not in b"".join(path.read_bytes() for path in (tmp_path / "one").glob("s.db*"))
+
+
+def test_what_was_erased_does_not_come_in_again_whatever_it_says(store: SqliteStore) -> None:
+    said, summary = memory("We met on Monday"), memory("We met in spring", kind="summary")
+    put(store, said, summary)
+    store.transact(lambda tx: tx.link(summary, [said.id], "compressed")).result()
+    before = list(store.carried(ALICE, all_agents=True))
+    store.transact(lambda tx: tx.forget(ALICE, [said.id])).result()
+    for one in before:
+        with pytest.raises(Forgotten):
+            take_in(store, one)
+    assert not store.list(ALICE, ANY, limit=9).items
+
+
+def test_a_former_text_that_was_forgotten_does_not_come_in_as_history(store: SqliteStore, empty: SqliteStore) -> None:
+    old = memory("The word is Ambergristle")
+    put(store, old)
+    store.transact(
+        lambda tx: tx.update(replace(old, content="The word is changed", version=2), None, change="updated")
+    ).result()
+    [carried] = store.carried(ALICE, all_agents=True)
+    gone = memory("The word is Ambergristle")
+    put(empty, gone)
+    empty.transact(lambda tx: tx.forget(ALICE, [gone.id])).result()
+    assert take_in(empty, carried) == [True]
+    assert [version.memory.content for version in empty.history(ALICE, old.id)] == ["The word is changed"]

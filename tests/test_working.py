@@ -666,3 +666,32 @@ def test_breaker_lets_one_probe_through_at_a_time() -> None:
 def test_limits_must_be_positive(option: str) -> None:
     with pytest.raises(ValueError, match="positive"):
         RedisWorkingMemory("redis://localhost", **{option: 0})  # type: ignore[arg-type]
+
+
+def test_what_was_shared_and_is_forgotten_leaves_the_caches_of_all_users_of_the_tenant(
+    memory: RedisWorkingMemory,
+) -> None:
+    bob, stranger = replace(ALICE, user_id="bob"), replace(ALICE, tenant="default2")
+    for scope in (ALICE, bob, stranger):
+        memory.put(scope, [slot("city", message_hash="h1")])
+        memory.cache_put(cache_name(scope, "q"), b"city", 30)
+    memory.forget(ALICE, {"h1"}, shared=True)
+    assert [memory.cache_get(cache_name(scope, "q")) for scope in (ALICE, bob, stranger)] == [None, None, b"city"]
+    assert [set(memory.slots(scope)) for scope in (ALICE, bob, stranger)] == [set(), {"city"}, {"city"}]
+
+
+@pytest.mark.parametrize(
+    ("session_id", "agent_id", "left"),
+    [(None, None, []), ("s1", None, ["s2"]), (None, "coder", ["s1"]), ("s1", "coder", ["s1", "s2"])],
+)
+def test_clearing_takes_all_that_is_meant_and_nobody_elses(
+    memory: RedisWorkingMemory, session_id: str | None, agent_id: str | None, left: list[str]
+) -> None:
+    scopes = [ALICE, Scope("default", "alice", "coder", "s2"), replace(ALICE, user_id="bob")]
+    for scope in scopes:
+        memory.put(scope, [slot("city")])
+        memory.append_step(scope, {"tool": "ls"})
+    memory.clear(ALICE.in_session(None), session_id=session_id, agent_id=agent_id)
+    assert [scope.session_id for scope in scopes[:2] if memory.slots(scope)] == left
+    assert [scope.session_id for scope in scopes[:2] if memory.steps(scope)] == left
+    assert memory.slots(scopes[2])

@@ -172,7 +172,7 @@ def test_a_group_erases_once_and_only_erasing_jobs_wait_for_it(bench: Bench) -> 
 def test_traces_that_others_still_read_are_looked_after_without_any_further_write(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.store.writer.SCRUB_AGAIN_S", 0.01)
+    monkeypatch.setattr("proxy.store.writer.IDLE_S", 0.01)
 
     def erases(unit: Unit) -> None:
         unit.erases = True

@@ -70,7 +70,12 @@ class Working:
         self._answer()
         return self.chains.get(scope, [])
 
-    def forget(self, scope: Scope, message_hashes: Collection[str]) -> object:
+    def clear(self, scope: Scope, *, session_id: str | None, agent_id: str | None) -> object:
+        self._answer()
+        self.filled.clear()
+        return None
+
+    def forget(self, scope: Scope, message_hashes: Collection[str], *, shared: bool = False) -> object:
         self._answer()
         self.forgotten.append(frozenset(message_hashes))
         for slots in self.filled.values():

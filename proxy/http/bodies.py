@@ -19,7 +19,7 @@ from pydantic import (
 from proxy.errors import RequestError
 from proxy.plugs import Filters
 from proxy.scope import check_part
-from proxy.types import OnConflict
+from proxy.types import OnConflict, within_calendar
 
 M = TypeVar("M", bound=BaseModel)
 MAX_CONTENT_CHARS = 8_000
@@ -37,6 +37,7 @@ Part = Annotated[str, AfterValidator(_scope_part)]
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=128)]
 Content = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_CONTENT_CHARS)]
 Tags = Annotated[tuple[Name, ...], Field(max_length=32)]
+Moment = Annotated[AwareDatetime, AfterValidator(within_calendar)]
 Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 USER_KINDS = frozenset({"preference", "instruction", "correction"})
 """Kinds that hold for all of a user's agents when the writer names no scope."""
@@ -57,8 +58,8 @@ class NewRecord(_Body):
     key: Name | None = None
     tags: Tags = ()
     confidence: Confidence = 0.8
-    valid_from: AwareDatetime | None = None
-    expires_at: AwareDatetime | None = None
+    valid_from: Moment | None = None
+    expires_at: Moment | None = None
     on_conflict: OnConflict = "supersede"
     user_id: Part | None = None
     agent_id: Part | None = None
@@ -74,7 +75,7 @@ class RecordChange(_Body):
     key: Name | None = None
     tags: Tags | None = None
     confidence: Confidence | None = None
-    expires_at: AwareDatetime | None = None
+    expires_at: Moment | None = None
     state: Literal["active", "archived"] | None = None
 
 
@@ -176,6 +177,11 @@ class Forgetting(_Narrowing):
     def ways(self) -> int:
         """In how many ways it says which records are meant: by `ids`, by conditions, by `all`."""
         return self.all + bool(self.ids) + (self.filters != Filters(state=None))
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether everything of the user, or of one session, is meant."""
+        return not self.ids and self.filters == Filters(state=None, session_id=self.session_id)
 
 
 class Rejection(_Body):

@@ -15,6 +15,21 @@ from proxy.types import Answer, JournalStatus, Memory, Message, Outcome, Vector
 
 
 @dataclass(frozen=True, slots=True)
+class Cascade:
+    """What erasing records touches beside them.
+
+    Args:
+        messages: Hashes of the messages that said what they hold.
+        sessions: Session and agent of each.
+        shared: Whether other users of the tenant could read one of them.
+    """
+
+    messages: frozenset[str]
+    sessions: frozenset[tuple[str, str]]
+    shared: bool
+
+
+@dataclass(frozen=True, slots=True)
 class JournalTurn:
     """What one call newly said: fsynced before it is worked on, so that nothing is lost.
 

@@ -179,7 +179,7 @@ class Store(Protocol):
 
     def journal_answer(
         self, turn_id: str, call_id: str, answer: Answer, links: Sequence[tuple[Scope, str]]
-    ) -> Future[None]:
+    ) -> Future[bool]:
         """Fsync the answer's part, and link it to its session in the same transaction.
 
         Args:
@@ -187,6 +187,9 @@ class Store(Protocol):
             call_id: The call that was answered; another id than the turn's when several calls share it.
             answer: What was said.
             links: What later requests will find the session by.
+
+        Returns:
+            Whether the turn was there; its words may have been forgotten meanwhile, and are then not to be worked on.
         """
 
     def journal_void(self, turn_id: str, call_id: str, reason: str) -> Future[None]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from proxy.plugs.keeping import Carried, Derivation, KeptAnswer
+from proxy.plugs.keeping import Carried, Cascade, Derivation, KeptAnswer
 from proxy.scope import Scope
 from proxy.types import JournalStatus, Memory, Message, Outcome, Source, Vector
 
@@ -96,8 +96,15 @@ class Transaction(Protocol):
     def keep_note(self, name: str, text: str) -> None:
         """Remember a word of our own housekeeping, such as when a schedule last ran."""
 
-    def unfreeze(self, scope: Scope, memory_ids: Collection[str]) -> None:
-        """Take these memories out of what stands in the user's sessions; `forget` does so by itself."""
+    def cascade(self, scope: Scope, memory_ids: Collection[str]) -> Cascade:
+        """What `forget` of these would touch beside records: messages, sessions, other users."""
+
+    def unfreeze(self, scope: Scope, memory_ids: Collection[str], *, slots: bool = False) -> None:
+        """Take these memories out of what stands in the user's sessions, with `slots` all slots as well: nobody knows
+        which message filled one that stands there. `forget` does so by itself."""
+
+    def thaw(self, scope: Scope) -> None:
+        """Drop all that stands in a session's requests."""
 
     def touch(self, scope: Scope, memory_ids: Collection[str], now: datetime) -> None:
         """Count one use of records that the scope may read: access_count + 1, last_accessed_at = now, and

@@ -38,8 +38,12 @@ class WorkingMemory(Protocol):
     def steps(self, scope: Scope) -> Sequence[Mapping[str, Any]]:
         """The session's task chain, oldest first."""
 
-    def forget(self, scope: Scope, message_hashes: Collection[str]) -> object:
-        """Delete the slots of the user's sessions that came from these messages, and the user's cached recalls."""
+    def forget(self, scope: Scope, message_hashes: Collection[str], *, shared: bool = False) -> object:
+        """Delete the slots of the user's sessions that came from these messages, and the user's cached recalls; with
+        `shared` those of all users of the tenant."""
+
+    def clear(self, scope: Scope, *, session_id: str | None, agent_id: str | None) -> object:
+        """Delete all slots and task chains of the user's sessions; of one session, or one agent, where it is named."""
 
     def rewrite(self) -> bool:
         """Rewrite what is on disk, so that deleted text is gone there too; False when that must be tried again."""

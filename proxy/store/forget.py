@@ -9,15 +9,17 @@ from __future__ import annotations
 import sqlite3
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 
 import orjson
 
+from proxy.plugs import Cascade
 from proxy.scope import Scope
 from proxy.store import idempotency, queries, records, survey
+from proxy.store.writer import without_waiting
 from proxy.types import Memory
 
 _SQL = queries.load("forget")
@@ -105,6 +107,21 @@ def _messages(connection: sqlite3.Connection, one: Reached) -> list[str]:
     return [*([first] if first is not None else []), *again]
 
 
+def cascade(connection: sqlite3.Connection, reached: Sequence[Reached]) -> Cascade:
+    """What records that are to go touch outside the records: see `Cascade`."""
+    own = [one for one in reached if not one.derived]
+    sessions = {
+        (one.memory.session_id, one.memory.agent_id)
+        for one in own
+        if one.memory.session_id is not None and one.memory.kind != "summary"
+    }
+    return Cascade(
+        messages=frozenset(message for one in own for message in _messages(connection, one)),
+        sessions=frozenset(sessions),
+        shared=any(one.memory.scope == "shared" for one in reached),
+    )
+
+
 def left_over(connection: sqlite3.Connection, reached: Sequence[Reached]) -> list[records.Row]:
     """The members of summaries that go which do not go themselves: without their summary they must be active again."""
     going = {one.row[records.ROW] for one in reached}
@@ -160,7 +177,7 @@ def bury(connection: sqlite3.Connection, scope: Scope, reached: Sequence[Reached
     messages: set[str] = set()
     texts: set[str] = set()
     for one in reached:
-        hashes: set[str] = set()
+        hashes = {record_key(one.memory.id)}
         if not one.remade:
             states = execute(_SQL["former_states"], {"id": one.memory.id}).fetchall()
             said = {one.memory.content, *(str(orjson.loads(state)["content"]) for (state,) in states)}
@@ -178,7 +195,8 @@ def bury(connection: sqlite3.Connection, scope: Scope, reached: Sequence[Reached
 
 
 def _drop_turns(connection: sqlite3.Connection, owner: str, messages: set[str], texts: Iterable[str]) -> None:
-    """Drop the owner's unfinished turns that hold one of the messages, or one of the texts word for word."""
+    """Drop the owner's unfinished turns that hold one of the messages, or one of the texts word for word; one that only
+    came after such a message stays, without it."""
     for seq, body, answer, answer_hash in connection.execute(_SQL["turns_with_text"], {"owner": owner}).fetchall():
         turn = orjson.loads(body)
         said = [*turn["new"], *turn["backfill"], *([turn["context"]] if turn["context"] else [])]
@@ -186,8 +204,11 @@ def _drop_turns(connection: sqlite3.Connection, owner: str, messages: set[str], 
         if answer is not None:
             whole.append(orjson.loads(answer)["text"])
         hashes = {answer_hash, *(message["hash"] for message in said)}
+        before = turn["previous"]
         if hashes & messages or any(text in one for text in texts for one in whole):
             connection.execute(_SQL["drop_turn"], {"seq": seq})
+        elif before and (before["hash"] in messages or any(text in before["text"] for text in texts)):
+            connection.execute(_SQL["reword_turn"], {"seq": seq, "body": records.dumps({**turn, "previous": None})})
 
 
 def tombstone_keys(memory: Memory) -> dict[str, str | None]:
@@ -199,6 +220,11 @@ def tombstone_keys(memory: Memory) -> dict[str, str | None]:
 def message_key(message_hash: str) -> str:
     """The tombstone that covers what was made from a message."""
     return f"m:{message_hash}"
+
+
+def record_key(memory_id: str) -> str:
+    """The tombstone that covers a record itself, whatever it says: an export may still hold it."""
+    return f"r:{memory_id}"
 
 
 def _content_key(text: str) -> str:
@@ -228,7 +254,7 @@ def scrub(connection: sqlite3.Connection, again: bool = False) -> bool:
         sqlite3.Error: The first try failed; the store tries again after the next erasure and at the next start.
     """
     if again:
-        with _without_waiting(connection), suppress(sqlite3.OperationalError):
+        with without_waiting(connection), suppress(sqlite3.OperationalError):
             return _empty_log(connection)
         return False
     connection.execute("BEGIN IMMEDIATE")
@@ -247,13 +273,3 @@ def _empty_log(connection: sqlite3.Connection) -> bool:
     if not busy:
         connection.execute(_SQL["set_meta"], {"name": _PENDING, "value": "0"})
     return not busy
-
-
-@contextmanager
-def _without_waiting(connection: sqlite3.Connection) -> Iterator[None]:
-    (before_ms,) = connection.execute("PRAGMA busy_timeout").fetchone()
-    connection.execute("PRAGMA busy_timeout = 0")
-    try:
-        yield
-    finally:
-        connection.execute(f"PRAGMA busy_timeout = {before_ms}")

@@ -29,6 +29,9 @@ SELECT seq, body, answer, answer_hash FROM journal WHERE owner = :owner AND body
 -- name: drop_turn
 DELETE FROM journal WHERE seq = :seq;
 
+-- name: reword_turn
+UPDATE journal SET body = :body WHERE seq = :seq;
+
 -- name: add_tombstone
 INSERT INTO tombstones (owner, hash, at) VALUES (:owner, :hash, :at) ON CONFLICT DO NOTHING;
 

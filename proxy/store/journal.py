@@ -66,7 +66,7 @@ def answer_turn(
     answer_hash: str,
     links: Sequence[tuple[Scope, str]],
     now: datetime,
-) -> None:
+) -> bool:
     """See `Store.journal_answer`; an unknown turn (it was forgotten meanwhile) only gets its links."""
     found = connection.execute(_SQL["by_id"], {"id": turn_id}).fetchone()
     started_at, turns = now, 0
@@ -93,6 +93,7 @@ def answer_turn(
             started_at=started_at,
             turns=turns if linked == counted else 0,
         )
+    return found is not None
 
 
 def void_turn(connection: sqlite3.Connection, turn_id: str, call_id: str, reason: str) -> None:

@@ -126,15 +126,21 @@ def write(connection: sqlite3.Connection, scope: Scope, chain: str, piece: Piece
 
 
 def drop_holding(
-    connection: sqlite3.Connection, scope: Scope, memory_ids: Collection[str]
+    connection: sqlite3.Connection, scope: Scope, memory_ids: Collection[str], *, slots: bool
 ) -> list[tuple[str, str, str]]:
     """Delete the pieces of the user's sessions that hold one of these memories, and of anybody's where it was shared. A
     frozen block takes all pieces of its session along: the session is then frozen anew.
 
+    Args:
+        connection: Inside the transaction.
+        scope: Whose.
+        memory_ids: Which.
+        slots: Whether pieces that hold a slot go as well: nobody knows which message filled it.
+
     Returns:
         Owner, session and chain of each, for `Pieces.drop` after the commit.
     """
-    keys = {"user_owner": scope.partition("user"), "ids": records.dumps(list(memory_ids))}
+    keys = {"user_owner": scope.partition("user"), "ids": records.dumps(list(memory_ids)), "slots": slots}
     found: list[tuple[str, str, str]] = connection.execute(_SQL["holding"], keys).fetchall()
     named_shared = {"ids": keys["ids"], "shared": scope.partition("shared")}
     shared = [one for (one,) in connection.execute(_SQL["shared"], named_shared).fetchall()]
@@ -147,6 +153,13 @@ def drop_holding(
         else:
             connection.execute(_SQL["drop_piece"], {**named, "chain": chain})
     return found
+
+
+def drop_session(connection: sqlite3.Connection, scope: Scope) -> list[tuple[str, str, str]]:
+    """Delete all pieces of a session; as `drop_holding` returns them."""
+    named = _named(_key(scope))
+    connection.execute(_SQL["drop_session"], named)
+    return [(named["owner"], named["session_id"], FROZEN)]
 
 
 def _key(scope: Scope) -> _Key:

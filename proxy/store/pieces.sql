@@ -7,11 +7,11 @@ VALUES (:owner, :session_id, :user_owner, :chain, :text, :tokens, :items, :menti
 ON CONFLICT DO NOTHING;
 
 -- name: holding
--- Pieces of any of the user's sessions in whose text one of these memories stands.
+-- Pieces of any of the user's sessions in whose text one of these memories stands, or any slot.
 SELECT owner, session_id, chain FROM session_pieces
 WHERE user_owner = :user_owner AND EXISTS (
   SELECT 1 FROM json_each(json_array(json(items), json(mentions))) AS lists, json_each(lists.value) AS one
-  WHERE one.value IN (SELECT value FROM json_each(:ids)));
+  WHERE one.value IN (SELECT value FROM json_each(:ids)) OR (:slots AND one.value LIKE 'slot:%'));
 
 -- name: holding_anywhere
 SELECT owner, session_id, chain FROM session_pieces

@@ -18,7 +18,7 @@ import orjson
 from proxy.errors import StoreError
 from proxy.glance import seen
 from proxy.scope import Scope
-from proxy.types import Memory, Source, iso
+from proxy.types import EARLIEST, LATEST, Memory, Source, iso
 
 COLUMNS = (
     "row", "id", "tenant", "user_id", "agent_id", "scope", "memory_type", "kind", "content", "created_at", "updated_at",
@@ -32,6 +32,7 @@ ROW, PARTITION, OWNER, CHANGE = (COLUMNS.index(name) for name in ("row", "partit
 Row = tuple[Any, ...]
 _NO_SOURCE = Source()
 _EMPTY = "[]"
+_FIRST_S, _LAST_S = EARLIEST.timestamp(), LATEST.timestamp()
 
 
 def owner_of(memory: Memory) -> Scope:
@@ -197,12 +198,12 @@ def memory_from_json(text: str) -> Memory:
 
 
 def moment(seconds: float) -> datetime:
-    """Unix seconds as an aware UTC time.
+    """Unix seconds as an aware UTC time; a far-off one as in `within_calendar`.
 
     >>> moment(0.5).isoformat()
     '1970-01-01T00:00:00.500000+00:00'
     """
-    return datetime.fromtimestamp(seconds, UTC)
+    return datetime.fromtimestamp(min(max(seconds, _FIRST_S), _LAST_S), UTC)
 
 
 def seconds(time: datetime | None) -> float | None:

@@ -61,6 +61,21 @@ def user_pattern(scope: Scope) -> str:
     return f"*:{{{quote(scope.tenant, safe='')}/{quote(scope.user_id, safe='')}/*"
 
 
+def tenant_cache_pattern(scope: Scope) -> str:
+    """A SCAN pattern for the cached recalls of all users of this tenant."""
+    return f"recall:{{{quote(scope.tenant, safe='')}/*"
+
+
+def named_in(key: str) -> tuple[str, str]:
+    """Session and agent of a key of the working layer.
+
+    >>> named_in("chain:{default/alice/s%201/coder}"), named_in("recall:{default/alice/s1/coder/q7}")
+    (('s 1', 'coder'), ('s1', 'coder'))
+    """
+    parts = key[key.index("{") + 1 : -1].split("/")
+    return unquote(parts[2]), unquote(parts[3])
+
+
 def scope_of(key: str) -> Scope | None:
     """The scope that a `session:{…}` key was made from; None for any other text.
 

@@ -243,7 +243,7 @@ class SqliteStore(Store):
 
     def journal_answer(
         self, turn_id: str, call_id: str, answer: Answer, links: Sequence[tuple[Scope, str]]
-    ) -> Future[None]:
+    ) -> Future[bool]:
         hashed, now = self._answer_hash(answer), self._clock()
         return self._writer.submit(
             lambda unit: journal.answer_turn(unit.connection, turn_id, call_id, answer, hashed, links, now)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from proxy.errors import Forgotten, StoreError, VersionConflict
-from proxy.plugs import Carried, Derivation, KeptAnswer, Transaction
+from proxy.plugs import Carried, Cascade, Derivation, KeptAnswer, Transaction
 from proxy.scope import Scope
 from proxy.store import conversations, forget, idempotency, journal, lexical, pieces, queries, records, survey, transfer
 from proxy.store.generations import Generations
@@ -92,10 +92,12 @@ class SqliteTransaction(Transaction):
         columns = records.memory_to_row(memory)
         if transfer.is_known(self._unit.connection, memory):
             return False
-        if self._is_buried(memory, columns["owner"]):
+        owner = columns["owner"]
+        if self._is_buried(memory, owner) or self._was_erased(memory, owner):
             raise Forgotten
         self._insert(memory, columns, vector, carried.change)
-        history = tuple(replace(version, memory=shown(version.memory)) for version in carried.history)
+        former = [one for one in carried.history if not self._is_buried(one.memory, owner)]
+        history = tuple(replace(version, memory=shown(version.memory)) for version in former)
         transfer.add_belongings(self._unit.connection, replace(carried, history=history))
         return True
 
@@ -147,7 +149,7 @@ class SqliteTransaction(Transaction):
             return 0
         unfolded = forget.left_over(self._unit.connection, reached)
         forget.bury(self._unit.connection, scope, reached, self._around.clock())
-        self.unfreeze(scope, [one.memory.id for one in reached])
+        self.unfreeze(scope, [one.memory.id for one in reached], slots=True)
         self._erase([one.row for one in reached])
         for row in unfolded:
             member = records.row_to_memory(row)
@@ -180,8 +182,15 @@ class SqliteTransaction(Transaction):
     def keep_note(self, name: str, text: str) -> None:
         survey.keep_note(self._unit.connection, name, text)
 
-    def unfreeze(self, scope: Scope, memory_ids: Collection[str]) -> None:
-        dropped = pieces.drop_holding(self._unit.connection, scope, memory_ids)
+    def cascade(self, scope: Scope, memory_ids: Collection[str]) -> Cascade:
+        return forget.cascade(self._unit.connection, forget.reach(self._unit.connection, scope, memory_ids))
+
+    def thaw(self, scope: Scope) -> None:
+        dropped = pieces.drop_session(self._unit.connection, scope)
+        self._unit.after_commit.append(partial(self._around.pieces.drop, dropped))
+
+    def unfreeze(self, scope: Scope, memory_ids: Collection[str], *, slots: bool = False) -> None:
+        dropped = pieces.drop_holding(self._unit.connection, scope, memory_ids, slots=slots)
         if dropped:
             self._unit.after_commit.append(partial(self._around.pieces.drop, dropped))
 
@@ -277,6 +286,10 @@ class SqliteTransaction(Transaction):
     def _is_buried(self, memory: Memory, owner: str) -> bool:
         keys = {"owner": owner, **forget.tombstone_keys(memory)}
         return self._execute(_FORGET["tombstones"], keys).fetchone() is not None
+
+    def _was_erased(self, memory: Memory, owner: str) -> bool:
+        keys = {"owner": owner, "message": forget.record_key(memory.id)}
+        return self._execute(_FORGET["is_forgotten"], keys).fetchone() is not None
 
     def _stored_vector(self, row: int) -> bytes | None:
         found = self._execute(_SQL["vector"], {"row": row, "fingerprint": self._around.fingerprint}).fetchone()

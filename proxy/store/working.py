@@ -7,7 +7,7 @@ trip under a short deadline. Lost data here is never the only copy.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,16 @@ from redis.exceptions import ResponseError
 
 from proxy.scope import Scope
 from proxy.store.redis_link import Command, RedisLink
-from proxy.store.session_keys import IDLE_KEY, cache_key, chain_key, scope_of, session_key, user_pattern
+from proxy.store.session_keys import (
+    IDLE_KEY,
+    cache_key,
+    chain_key,
+    named_in,
+    scope_of,
+    session_key,
+    tenant_cache_pattern,
+    user_pattern,
+)
 from proxy.store.slot_json import decode_object, decode_slot, encode_slot
 from proxy.types import Slot
 
@@ -200,7 +209,7 @@ class RedisWorkingMemory:
         """Cache a value for `ttl_s` seconds; names come from `session_keys.cache_name`."""
         self._link.run(("SET", cache_key(key), value, "PX", _ms(ttl_s)), writes=True)
 
-    def forget(self, scope: Scope, message_hashes: Collection[str]) -> None:
+    def forget(self, scope: Scope, message_hashes: Collection[str], *, shared: bool = False) -> None:
         """Delete what this user's sessions made from these messages, and all the user's cached recalls.
 
         The text may still stand in the append-only file: call `rewrite` afterwards.
@@ -208,23 +217,47 @@ class RedisWorkingMemory:
         Args:
             scope: Whose; agent and session do not narrow it, since one message may have been told to several.
             message_hashes: May be empty: then only the cache is cleared.
+            shared: Whether what all users of the tenant had cached goes too.
 
         Raises:
             WorkingMemoryUnavailable: Redis does not answer; what was deleted by then stays deleted.
         """
-        cursor, pattern = 0, user_pattern(scope)
-        while True:
-            (reply,) = self._link.run(("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_COUNT))
-            cursor, keys = int(reply[0]), reply[1]
+        for keys in self._scan(user_pattern(scope)):
             cached = [key for key in keys if key.startswith(b"recall:")]
             owned = [key for key in keys if key.startswith((b"session:", b"chain:"))] if message_hashes else []
-            commands: list[Command] = [("EVAL", _FORGET, 1, key, *message_hashes) for key in owned]
-            if cached:
-                commands.append(("UNLINK", *cached))
-            if commands:
-                self._link.run(*commands, writes=True)
+            self._remove([("EVAL", _FORGET, 1, key, *message_hashes) for key in owned], cached)
+        for keys in self._scan(tenant_cache_pattern(scope)) if shared else ():
+            self._remove([], keys)
+
+    def clear(self, scope: Scope, *, session_id: str | None, agent_id: str | None) -> None:
+        """Delete all slots, task chains and cached recalls of a user; `rewrite` as for `forget`.
+
+        Args:
+            scope: Whose.
+            session_id: Of this session only.
+            agent_id: Of this agent only.
+
+        Raises:
+            WorkingMemoryUnavailable: As for `forget`.
+        """
+        for keys in self._scan(user_pattern(scope)):
+            meant = [key for key in keys if _meant(key, session_id, agent_id)]
+            self._remove([], meant)
+
+    def _scan(self, pattern: str) -> Iterator[list[bytes]]:
+        cursor = 0
+        while True:
+            (reply,) = self._link.run(("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_COUNT))
+            cursor = int(reply[0])
+            yield reply[1]
             if cursor == 0:
                 return
+
+    def _remove(self, commands: list[Command], keys: Sequence[bytes]) -> None:
+        if keys:
+            commands.append(("UNLINK", *keys))
+        if commands:
+            self._link.run(*commands, writes=True)
 
     def rewrite(self) -> bool:
         """Have Redis write its append-only file anew, so that deleted text leaves the disk.
@@ -256,6 +289,11 @@ class RedisWorkingMemory:
         now = self._clock()
         # Without the second one sessions that nobody ends would stay listed for ever.
         return ("ZADD", IDLE_KEY, now, key), ("ZREMRANGEBYSCORE", IDLE_KEY, "-inf", now - _IDLE_KEPT_S)
+
+
+def _meant(key: bytes, session_id: str | None, agent_id: str | None) -> bool:
+    session, agent = named_in(key.decode())
+    return session_id in (None, session) and agent_id in (None, agent)
 
 
 def _ms(seconds: float) -> int:

@@ -25,8 +25,8 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 _MAX_GROUP = 256
 PATIENCE_S = 0.02
-SCRUB_AGAIN_S = 10.0
-"""After so long, what a reader's old view kept in the write-ahead log is tried again."""
+IDLE_S = 10.0
+"""When no job has come for so long, the write-ahead log is emptied."""
 _CHECKPOINT_COMMITS = 64
 _CHECKPOINT_ROWS = 2_000
 """After as many commits, or rows changed, the write-ahead log is carried over: at about a thousand pages."""
@@ -132,15 +132,21 @@ class Writer:
             group = [job for job in waiting if job is not None and job.future.set_running_or_notify_cancel()]
             if group:
                 self._guarded(group)
+        self._carry_over("TRUNCATE")
         self._disconnect()
 
     def _next(self) -> _Job | None:
-        """The next job. While traces of erased text are left, nobody's job is needed to look after them."""
-        while self._traces:
+        """The next job. When none comes for a while, the log is emptied: text that is gone from the database may stand
+        in it, and traces of erased text are left there while others read them."""
+        while self._commits or self._traces:
             try:
-                return self._jobs.get(timeout=SCRUB_AGAIN_S)
+                return self._jobs.get(timeout=IDLE_S)
             except queue.Empty:
-                self._scrub(again=True)
+                self._commits = 0
+                if self._traces:
+                    self._scrub(again=True)
+                else:
+                    self._carry_over("TRUNCATE")
         return self._jobs.get()
 
     def _company(self) -> list[_Job | None]:
@@ -255,9 +261,15 @@ class Writer:
         self._commits, self._changes = 0, connection.total_changes
         if self._traces:
             self._scrub(again=True)
+        else:
+            self._carry_over("PASSIVE")
+
+    def _carry_over(self, how: str) -> None:
+        if self._connection is None:
             return
         try:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            with without_waiting(self._connection):
+                self._connection.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
         except sqlite3.Error as error:
             # All is in the log and stays there; the next time is soon.
             log.warning("checkpoint_failed", error_type=type(error).__name__)
@@ -290,3 +302,14 @@ def _resolution(future: Future[Any], result: Any) -> Callable[[], None]:
         error = result.error
         return lambda: future.set_exception(error)
     return lambda: future.set_result(result)
+
+
+@contextmanager
+def without_waiting(connection: sqlite3.Connection) -> Iterator[None]:
+    """In here a lock that somebody else holds is an error, or a "busy", at once."""
+    (before_ms,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        yield
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {before_ms}")

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from proxy.plugs import Carried, Derivation
 from proxy.rank import MAX_STRENGTH
 from proxy.scope import check_part
-from proxy.types import Language, Memory
+from proxy.types import Language, Memory, within_calendar
 
 MAX_CONTENT_CHARS = 100_000
 
@@ -31,6 +31,8 @@ Id = Annotated[str, AfterValidator(_as_uuid)]
 Part = Annotated[str, AfterValidator(_as_part)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Content = Annotated[str, StringConstraints(min_length=1, max_length=MAX_CONTENT_CHARS)]
+Moment = Annotated[AwareDatetime, AfterValidator(within_calendar)]
+_MOST = 2**53  # what every reader of JSON can tell
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
@@ -69,19 +71,19 @@ class RecordLine(_Line):
     language: Language | None = None
     confidence: Share = 0.8
     strength: Annotated[float, Field(ge=0, le=MAX_STRENGTH, allow_inf_nan=False)] = 1.0
-    access_count: Annotated[int, Field(ge=0)] = 0
-    last_accessed_at: AwareDatetime | None = None
-    created_at: AwareDatetime | None = None
-    updated_at: AwareDatetime | None = None
-    valid_from: AwareDatetime | None = None
-    expires_at: AwareDatetime | None = None
-    version: Annotated[int, Field(ge=1)] = 1
+    access_count: Annotated[int, Field(ge=0, le=_MOST)] = 0
+    last_accessed_at: Moment | None = None
+    created_at: Moment | None = None
+    updated_at: Moment | None = None
+    valid_from: Moment | None = None
+    expires_at: Moment | None = None
+    version: Annotated[int, Field(ge=1, le=_MOST)] = 1
     supersedes: Id | None = None
     superseded_by: Id | None = None
     parent_id: Id | None = None
     state: Literal["active", "pending", "superseded", "archived"] = "active"
     source: LineSource = LineSource(rule="import")
-    token_estimate: Annotated[int, Field(ge=0)] | None = None
+    token_estimate: Annotated[int, Field(ge=0, le=_MOST)] | None = None
     short: str | None = Field(None, description="For information: an import makes it anew from the content.")
     change: Name = "created"
 
@@ -89,7 +91,7 @@ class RecordLine(_Line):
 class VersionLine(RecordLine):
     """A former state of a record."""
 
-    changed_at: AwareDatetime
+    changed_at: Moment
 
 
 class LinkLine(_Line):
@@ -104,7 +106,7 @@ class SightingLine(_Line):
 
     session: str
     message: str
-    at: AwareDatetime
+    at: Moment
 
 
 class CarriedLine(RecordLine):

@@ -35,7 +35,7 @@ def check_match(request: web.Request, memory: Memory) -> None:
     named = [tag.strip() for value in request.headers.getall(IF_MATCH.name, ()) for tag in value.split(",")]
     if named and "*" not in named and etag(memory) not in named:
         raise RequestError(
-            f"memory {memory.id} is at {etag(memory)}, not at {', '.join(named)}: read it again, then repeat the "
+            f"memory {memory.id} is at {etag(memory)}, not at {', '.join(named)!a}: read it again, then repeat the "
             "change",
             status=412,
             code="version_conflict",

@@ -156,6 +156,10 @@ class ReviewDoor:
             owner = replace(scope, agent_id=agent_id)
             for start in range(0, len(ids), _AT_ONCE):
                 forgotten += self.remember.forget(owner, ids[start : start + _AT_ONCE])
+        if body.takes_all:
+            # What a session has noted beside records goes with them.
+            agent = None if every else scope.agent_id
+            self.remember.forget_notes(scope, session_id=body.session_id, agent_id=agent)
         return matched, forgotten
 
     def _meant(self, scope: Scope, body: Forgetting, *, every: bool, shared: bool) -> dict[str, list[str]]:
