@@ -32,6 +32,24 @@ _ANNOUNCED = compiled(
     r"[^\n:.!?]{0,40}:[ \t]*\n",
     _FLAGS,
 )
+_OPENING_TAG = compiled(r"<(?P<name>[A-Za-z][\w-]{0,40})(?:\s[^<>]{0,400}+)?>")
+_OWN_ELEMENTS = frozenset(
+    {
+        *("user_query", "user_message", "user_input", "user", "query", "question", "message", "task", "feedback"),
+        *("prompt", "b", "i", "u", "s", "em", "strong", "code", "kbd", "sub", "sup"),
+    }
+)
+_OF_ONESELF = compiled(
+    r"记住|记一下|记下|记着|我的(?:个人)?(?:情况|信息|资料|偏好|喜好|要求|背景|习惯)|关于我(?!的)"
+    r"|\bremember\b|\babout\s+me\b|\bmy\s+(?:own\s+)?(?:preferences|setup|details|situation|habits|requirements)\b",
+    regex.IGNORECASE,
+)
+_TO_BE_WORKED_ON = compiled(
+    r"翻译|译成|润色|改写|校对|总结|概括|摘要|提取|续写|缩写|扩写|纠错|朋友|同事|客户|邮件|文章|聊天记录"
+    r"|\b(?:translate|rewrite|rephrase|paraphrase|proofread|summari[sz]e|polish|edit|extract|classify|correct|review|shorten"
+    r"|friend|colleague|customer|e-?mail|article|message|letter)",
+    regex.IGNORECASE,
+)
 _TEXT_ZH = (
     r"(?:[段篇封条首份张句]|文[本章字案]|邮件|信|日志|代码|报错|错误信息|合同|条款|表格?|数据|记录|评论|差评|好评"
     r"|反馈|评价|通知|公告|材料"
@@ -128,12 +146,18 @@ def own_part(message: str) -> str:
     ('翻译：', '请看')
     >>> own_part("can you check my friend's letter\\nI live in Rome.\\n\\nThat's it. I prefer short comments.")
     "can you check my friend's letter\\n\\nThat's it. I prefer short comments."
+    >>> own_part("<document>\\nI live in Rome.\\n</document>\\n<task>I use vim</task>").strip()
+    'I use vim'
+    >>> own_part("以下是我的情况：\\n我住在北京").strip(), own_part("以下是他的情况：\\n我住在北京")
+    ('我住在北京', '以下是他的情况：')
     """
     text = _FENCE.sub("\n", message) if "```" in message or "~~~" in message else message
+    text = _without_elements(text) if "</" in text else text
     if ">" in text or "|" in text:
         text = _QUOTED_LINE.sub("", text)
     # Most messages hold no colon, and then neither an announcement nor most headers: two looks instead of two searches.
     colon = any(map(text.__contains__, _COLONS))
+    text = _without_own_heading(text) if colon else text
     small = lowered(text)
     ends: list[int] = []
     if colon or small is None or any(map(small.__contains__, _HEADER_MARKS)):
@@ -147,6 +171,29 @@ def own_part(message: str) -> str:
     end = min(ends)
     back = _COMES_BACK.search(text, end)
     return without_listings(text[:end]) + (text[back.start() :] if back else "")
+
+
+def _without_elements(text: str) -> str:
+    """Without what stands in tags: documents, files and reminders that front ends and agents put into the message. What
+    is tagged as the user's own stays, without its tags."""
+    kept, at = [], 0
+    for opening in _OPENING_TAG.finditer(text):
+        end = text.find(f"</{opening['name']}>", opening.end()) if opening.start() >= at else -1
+        if end >= 0:
+            own = opening["name"].lower() in _OWN_ELEMENTS
+            kept += [text[at : opening.start()], text[opening.end() : end] if own else "\n"]
+            at = end + len(opening["name"]) + 3
+    return "".join([*kept, text[at:]])
+
+
+def _without_own_heading(text: str) -> str:
+    """Without what announces the writer's own account of themselves: that announces no material, and says nothing."""
+    found = _ANNOUNCED.search(text)
+    if found is None:
+        return text
+    line = text[text.rfind("\n", 0, found.start()) + 1 : found.end()]
+    own = _OF_ONESELF.search(line) and not _TO_BE_WORKED_ON.search(line)
+    return f"{text[: found.start()]}\n{text[found.end() :]}" if own else text
 
 
 def _handed(text: str) -> list[int]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import regex
 
 from proxy.policy.play import HANDS_OUT
-from proxy.policy.whose import REPORTS
+from proxy.policy.whose import REPORTS, SAID_RIGHTLY
 from proxy.policy.whose import clause as clause_of
 from proxy.shelf import compiled
 
@@ -26,7 +26,8 @@ _OPENER = compiled(
     | {_WH}(?:'s|'re|s)?\s+(?:(?!(?:i|we|my|our)\b)\w+\s+){{0,2}}{_AUX}\b
     | {_WH}(?:'s|'re)\b | (?:when|where)(?:'s|\s+{_AUX})\b | (?:what|how)\s+(?:about|if)\b
     | (?:guess|tell\s+me|remind\s+me|i\s+wonder|i\s+forgot|not\s+sure)\s+(?:{_WH}|if|whether|when|where)\b
-    | (?:你|您)(?:觉得|认为|知道|说|猜|还?记得|能|会|可以)|请问|难道|是否|为什么|为啥|怎么|谁|哪|猜猜
+    | (?:你|您)(?:觉得|认为|知道(?!的[，,])|(?:说|猜){SAID_RIGHTLY}|还?记得|能|会|可以(?![叫喊]我|称呼我))
+    | 请问|难道|是否|为什么|为啥|怎么|谁|哪|猜猜
     )""",
     _I | regex.X,
 )

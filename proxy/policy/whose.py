@@ -18,8 +18,10 @@ _SPEAKER = (
     r"|儿子|女儿|哥哥?|姐姐?|弟弟?|妹妹?|书上|文章|网上|助手|AI|小\p{Han}|\p{Han}总)们?(?:里|都|总|经常|曾经?|刚才?"
     r"|昨天|还)?"
 )
+SAID_RIGHTLY = r"(?!得?(?:很|太|都)?对|的(?:没错|很对|对|是)?[，,]|中了)"
+"""Behind 说 or 猜: not "you are right", which neither asks nor reports."""
 _REPORTED = compiled(
-    rf"{_SPEAKER}(?:说|觉得|认为|以为|告诉|问|写道?|讲|猜|希望|想让)|听说|据说"
+    rf"{_SPEAKER}(?:(?:说|猜|讲){SAID_RIGHTLY}|觉得|认为|以为|告诉|问|写道?|希望|想让)|听说|据说"
     r"|\b(?:he|she|they|it|someone|somebody|everyone|people|you|(?:my|the|our|his|her|their)\s+\w+|who)\s+"
     r"(?:also |just |once |always )?(?:said|says|say|thinks?|thought|claims?|claimed|told|tells|asked|asks|wrote|writes"
     r"|believes?|assumes?|guess(?:es)?|mentioned)\b"
