@@ -22,7 +22,8 @@ _BUSY_S = 5.0
 _LOOK_INSTRUCTIONS = 1_000_000
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name NOT LIKE 'fts%'"
 _FORGOTTEN = (
-    "SELECT count(*) FROM (SELECT owner, hash FROM main.tombstones EXCEPT SELECT owner, hash FROM copy.tombstones)"
+    "SELECT count(*) FROM (SELECT hash FROM main.tombstones WHERE hash LIKE 'r:%' "
+    "EXCEPT SELECT hash FROM copy.tombstones)"
 )
 Counts = Mapping[str, int]
 Step = Callable[[int, int], None]
