@@ -51,6 +51,12 @@ def test_every_answer_with_one_record_has_its_etag(memories: Memories) -> None:
     assert tags[2].startswith('"2-')
 
 
+def test_a_tag_of_bytes_that_are_no_text_is_refused_like_any_other(memories: Memories) -> None:
+    record = memories.create("Port 1")
+    late = memories.http.patch(path(record), json={"content": "Port 2"}, headers=[(b"If-Match", b'"\xff"')])
+    assert refused(late, 412)["code"] == "version_conflict"
+
+
 def test_a_change_is_made_only_to_what_its_sender_saw(memories: Memories) -> None:
     record = memories.create("Port 1")
     seen = memories.http.get(path(record)).headers["ETag"]

@@ -220,6 +220,8 @@ def test_content_is_enough_and_what_is_given_is_kept(memories: Memories, user: s
         ('{"content": "x", "created_at": "yesterday"}', "created_at"),
         ('{"content": "x", "created_at": "2026-01-01T00:00:00"}', "created_at"),
         ('{"content": "x", "agent_id": " "}', "agent_id"),
+        ('{"content": "x", "version": 99999999999999999999}', "version"),
+        ('{"content": "x", "access_count": 99999999999999999999}', "access_count"),
         ('{"content": "x", "history": [{"content": "y"}]}', "history.0.changed_at"),
         ('{"content": "x", "links": [{"evidence": "7", "how": "merged"}]}', "links.0.evidence"),
         ('{"content": "x", "user_id": "somebody-else"}', "user_id"),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import httpx
 import pytest
 
 from proxy.plan import LEFT_OUT
 from tests.calls import Said, ask, contents, tell
-from tests.running import Running
+from tests.running import Running, eventually
 from tests.scripted import Lane, completion
 
 
@@ -323,3 +326,33 @@ def test_the_time_that_the_provider_took_is_counted(product: Running, lane: Lane
     before = calls()
     ask(product, lane, "Hello.", user=user)
     assert calls() > before
+
+
+def test_what_is_forgotten_while_its_call_is_under_way_is_not_written_by_that_call(
+    product: Running, lane: Lane, user: str
+) -> None:
+    known = "the vault opens with Kettledrumble"
+    with product.http(user) as http:
+        record = http.post("/memory/records", json={"content": known}).json()
+        go_on = threading.Event()
+        lane.script(replace(completion("Noted."), hold={-1: go_on}))
+        with ThreadPoolExecutor(1) as threads:
+            said = f"Please remember that {known} and that my desk is green."
+            call = threads.submit(tell, product, lane, said, user=user)
+            eventually(lambda: lane.received)
+            answered = http.delete(f"/memory/records/{record['id']}")
+            go_on.set()
+            ledger = call.result(30)
+        assert answered.status_code == 200
+    assert ledger["written"]["status"] == "failed"
+    assert not [text for text in contents(product, user, state="all") if "Kettledrumble" in text]
+    assert not [one for one in product.records(user, state="all") if "Kettledrumble" in one["content"]]
+
+
+def test_of_a_flood_of_messages_the_newest_are_worked_on(product: Running, lane: Lane, user: str) -> None:
+    told = [f"The port of service-{number} is {7000 + number}." for number in range(130)]
+    flood: Said = [{"role": "user", "content": text} for text in told]
+    tell(product, lane, flood, user=user)
+    turns = [one["content"] for one in product.records(user, state="all", limit="500")]
+    assert any("service-129" in text for text in turns)
+    assert not any("service-3 " in text for text in turns)

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -323,3 +324,19 @@ def test_the_write_ahead_log_is_carried_over_after_some_commits(bench: Bench) ->
     for number in range(300):
         bench.add(number).result(10)
     assert log.stat().st_size < 150 * one
+
+
+def test_the_log_is_emptied_when_no_job_comes_for_a_while_and_at_the_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = bench.path.with_name("t.db-wal")
+    monkeypatch.setattr("proxy.store.writer.IDLE_S", 0.01)
+    bench.add("swordfish").result(10)
+    eventually(lambda: log.stat().st_size == 0)
+    monkeypatch.setattr("proxy.store.writer.IDLE_S", 60)
+    bench.add("marlin").result(10)
+    with closing(sqlite3.connect(bench.path)) as other:  # the last connection to close would empty it by itself
+        assert other.execute("SELECT count(*) FROM t").fetchone() == (2,)
+        assert log.stat().st_size > 0
+        bench.writer.close()
+        assert log.stat().st_size == 0
