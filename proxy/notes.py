@@ -90,13 +90,7 @@ class Notes:
             for_good: Whether it must leave the disk as well.
             shared: Whether other users of the tenant may have been told of it.
         """
-
-        def clear() -> None:
-            self._working.forget(scope, message_hashes, shared=shared)
-            if for_good:
-                self._working.rewrite()
-
-        self._try(clear)
+        self._erase(lambda: self._working.forget(scope, message_hashes, shared=shared), for_good=for_good)
 
     def clear_all(self, scope: Scope, *, session_id: str | None, agent_id: str | None) -> None:
         """Take out all that the user's sessions hold, for good.
@@ -106,16 +100,13 @@ class Notes:
             session_id: Of this session only.
             agent_id: Of this agent only.
         """
+        self._erase(lambda: self._working.clear(scope, session_id=session_id, agent_id=agent_id), for_good=True)
 
-        def clear() -> None:
-            self._working.clear(scope, session_id=session_id, agent_id=agent_id)
-            self._working.rewrite()
-
-        self._try(clear)
-
-    def _try(self, clear: Callable[[], None]) -> None:
+    def _erase(self, erase: Callable[[], object], *, for_good: bool) -> None:
         try:
-            clear()
+            erase()
+            if for_good:
+                self._working.rewrite()
         except WorkingMemoryUnavailable as error:
             # What is left there is bound to its TTL; the long-term layer, the source of truth, is clean.
             log.warning("working_memory_not_cleared", error_type=type(error).__name__)

@@ -24,6 +24,7 @@ from proxy.policy.play import LOOKED_BACK, in_play
 from proxy.policy.rules import PolicySet
 from proxy.prepare import Preparation, trim
 from proxy.recall import Hit
+from proxy.retrieve import DIGITS
 from proxy.scope import Scope
 from proxy.types import Answer, Memory, Message, ToolCall
 
@@ -33,7 +34,6 @@ HOLD_S = 0.045
 _RETRY_S = 1.0
 _RETRY_MAX_S = 30.0
 _FAILURES_KEPT = 1_000
-_DIGITS = 4
 _MAX_NEW = 100
 """Messages of one call that are worked on, the newest: whatever a client sends at once, others wait for its turn."""
 _FORGOTTEN = "what was said was forgotten before the answer came"
@@ -304,7 +304,7 @@ def _accounted(call: Call, found: Prepared) -> tuple[dict[str, Any], ...]:
 def _recalled(hit: Hit, left_out: str | None) -> dict[str, Any]:
     return {
         "id": hit.memory.id,
-        "score": round(hit.score, _DIGITS),
+        "score": round(hit.score, DIGITS),
         "parts": hit.parts,
         "left_out": left_out,
     }

@@ -27,7 +27,7 @@ from proxy.types import Memory, MemoryType, Vector
 
 CANDIDATES_PER_LEG = 48
 KEPT = 32
-_DIGITS = 4  # they tell all that a figure tells, and halve the ledger
+DIGITS = 4  # they tell all that a figure tells, and halve the ledger
 _LEAST = 1e-12
 
 
@@ -170,7 +170,7 @@ def _parts(
         "later": later,
         "answerable": np.full(len(best), sure),
     }
-    columns = dict(zip(figures, np.array([*figures.values()], np.float64).round(_DIGITS).tolist(), strict=True))
+    columns = dict(zip(figures, np.array([*figures.values()], np.float64).round(DIGITS).tolist(), strict=True))
     columns["dense"] = [None if one != one else one for one in columns["dense"]]
     return [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
 

@@ -10,6 +10,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from proxy.policy import matcher
 from tests.running import Running, running
 from tests.scripted import Lane, ScriptedUpstream
 
@@ -25,6 +26,13 @@ def own_logging() -> Iterator[None]:
     before = structlog.get_config()
     yield
     structlog.configure(**before)
+
+
+@pytest.fixture
+def slow_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patterns that backtrack are let in, and soon run out of time."""
+    monkeypatch.setattr("proxy.policy.check.too_slow", lambda pattern, lines: False)
+    monkeypatch.setattr(matcher, "RUN_TIMEOUT_S", 0.01)
 
 
 @pytest.fixture(scope="session")

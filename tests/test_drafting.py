@@ -16,7 +16,6 @@ from proxy.ending import BACKFILL_TAG
 from proxy.extractor import Extraction, Extractor
 from proxy.metrics import Metrics
 from proxy.plugs import JournalTurn
-from proxy.policy import matcher
 from proxy.policy.llm import LlmTask
 from proxy.policy.rules import PolicySet
 from proxy.scope import Scope
@@ -220,11 +219,8 @@ def test_what_a_model_did_not_answer_is_noted_and_the_fallback_drafted(store: Sq
     assert "timeout" in note.reason
 
 
-def test_a_rule_that_took_too_long_is_noted(
-    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("proxy.policy.check.too_slow", lambda pattern, lines: False)
-    monkeypatch.setattr(matcher, "RUN_TIMEOUT_S", 0.01)
+@pytest.mark.usefixtures("slow_patterns")
+def test_a_rule_that_took_too_long_is_noted(store: SqliteStore, tmp_path: Path) -> None:
     slow = """
 triggers:
   - {id: slow, when: user_message, if: {match: '(?:x|xx)+$'}, extract: {verbatim: {}}, write: {memory_type: semantic}}
@@ -245,11 +241,8 @@ triggers:
         assert b'sidemirror_policy_timeouts_total{pattern="%s"} 1.0' % pattern in metrics.render()
 
 
-def test_a_rule_that_took_too_long_for_earlier_messages_is_counted(
-    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("proxy.policy.check.too_slow", lambda pattern, lines: False)
-    monkeypatch.setattr(matcher, "RUN_TIMEOUT_S", 0.01)
+@pytest.mark.usefixtures("slow_patterns")
+def test_a_rule_that_took_too_long_for_earlier_messages_is_counted(store: SqliteStore, tmp_path: Path) -> None:
     slow = """
 triggers:
   - {id: slow, when: user_message, if: {match: '(?:x|xx)+$'}, extract: {verbatim: {}}, write: {memory_type: semantic}}

@@ -214,22 +214,16 @@ def test_curly_apostrophes_match_straight_ones(tmp_path: Path) -> None:
     assert said(policies(tmp_path, {"if": {"match": "I'm"}}), "I’m here").drafts
 
 
-def test_a_pattern_that_runs_out_of_time_does_not_match_and_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("proxy.policy.check.too_slow", lambda pattern, lines: False)
-    monkeypatch.setattr(matcher, "RUN_TIMEOUT_S", 0.01)
+@pytest.mark.usefixtures("slow_patterns")
+def test_a_pattern_that_runs_out_of_time_does_not_match_and_is_reported(tmp_path: Path) -> None:
     rules = policies(tmp_path, {"if": {"match": "(?:x|xx)+$"}}, {})
     result = said(rules, "x" * 60 + "z")
     assert [draft.rule_id for draft in result.drafts] == ["r1"]
     assert result.timed_out == (("r0", "(?:x|xx)+$"),)
 
 
-def test_a_pattern_that_is_too_slow_is_not_run_again_on_the_same_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("proxy.policy.check.too_slow", lambda pattern, lines: False)
-    monkeypatch.setattr(matcher, "RUN_TIMEOUT_S", 0.01)
+@pytest.mark.usefixtures("slow_patterns")
+def test_a_pattern_that_is_too_slow_is_not_run_again_on_the_same_message(tmp_path: Path) -> None:
     rules = policies(tmp_path, {"if": {"match": "x", "not": {"match": "(?:x|xx)+$"}}})
     result = said(rules, f"{'x' * 60}z. " * 10)
     # What could not be looked for counts as not found: the rule is not kept from matching.

@@ -30,7 +30,6 @@ from proxy.metrics import Metrics
 from proxy.observe import answer_hash
 from proxy.pipeline import Pipeline
 from proxy.plugs import FROZEN
-from proxy.policy import matcher
 from proxy.policy.evaluation import ForgetRequest
 from proxy.prepare import Preparation
 from proxy.recall import Recall
@@ -708,11 +707,8 @@ def test_whatever_a_client_does_the_bytes_that_were_sent_stay(
             session.play(step, at)
 
 
-def test_a_request_rule_that_took_too_long_is_counted_and_holds_nothing_back(
-    at_home: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("proxy.policy.check.too_slow", lambda pattern, lines: False)
-    monkeypatch.setattr(matcher, "RUN_TIMEOUT_S", 0.01)
+@pytest.mark.usefixtures("slow_patterns")
+def test_a_request_rule_that_took_too_long_is_counted_and_holds_nothing_back(at_home: House) -> None:
     slow = "triggers:\n  - {id: slow, when: request, if: {match: '(?:x|xx)+$'}, drop: true}\n"
     at_home.policies = rules(at_home.folder, slow)
     [call] = at_home.begin([user("x" * 60 + "z")])

@@ -65,10 +65,9 @@ def _is_short_named(name: str, value: str) -> bool:
 
 def _is_said(match: Match, value: str, following: str, words_only: bool) -> bool:
     """Whether what joins name and value makes it the value."""
-    separator = (match["separator"] or "").strip().lower().rstrip(":： ")
-    if not separator and match["separator"] and match["separator"].strip():
-        separator = ":"
-    if separator.rpartition(" ")[2] in _WEAK_SEPARATORS:
+    separator = (match["separator"] or "").strip().lower()
+    joint = separator.rpartition(" ")[2]
+    if (joint.rstrip(":：") or joint) in _WEAK_SEPARATORS:
         return any(map(str.isdigit, value)) or (words_only and value.count("-") >= _HYPHENS_OF_A_PASSPHRASE)
     if separator.startswith(("=", ":=")):
         return not (words_only and _NAME.search(value)) or _is_set(match["name"], value)

@@ -19,7 +19,8 @@ from pydantic import (
 from proxy.errors import RequestError
 from proxy.plugs import Filters
 from proxy.scope import check_part
-from proxy.types import OnConflict, within_calendar
+from proxy.transfer.lines import Moment
+from proxy.types import OnConflict
 
 M = TypeVar("M", bound=BaseModel)
 MAX_CONTENT_CHARS = 8_000
@@ -37,7 +38,6 @@ Part = Annotated[str, AfterValidator(_scope_part)]
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=128)]
 Content = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_CONTENT_CHARS)]
 Tags = Annotated[tuple[Name, ...], Field(max_length=32)]
-Moment = Annotated[AwareDatetime, AfterValidator(within_calendar)]
 Confidence = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 USER_KINDS = frozenset({"preference", "instruction", "correction"})
 """Kinds that hold for all of a user's agents when the writer names no scope."""

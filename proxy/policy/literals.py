@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 import regex
@@ -55,7 +54,6 @@ _UNKNOWN: Final = _Need(None)
 _NO_WIDTH: Final = _Need(_EMPTY)
 
 
-@lru_cache(maxsize=4_096)
 def required(pattern: str, lines: bool = False) -> tuple[Clause, ...]:
     """The clauses of a pattern: at most three, the rarest; none when nothing is certain.
 

@@ -157,13 +157,16 @@ def own_part(message: str) -> str:
         text = _QUOTED_LINE.sub("", text)
     # Most messages hold no colon, and then neither an announcement nor most headers: two looks instead of two searches.
     colon = any(map(text.__contains__, _COLONS))
-    text = _without_own_heading(text) if colon else text
+    announced = _ANNOUNCED.search(text) if colon else None
+    if announced and _of_oneself(text, announced):  # that announces no material, and says nothing
+        text = f"{text[: announced.start()]}\n{text[announced.end() :]}"
+        announced = _ANNOUNCED.search(text)
     small = lowered(text)
     ends: list[int] = []
     if colon or small is None or any(map(small.__contains__, _HEADER_MARKS)):
         ends += [found.start() for found in [_HEADER.search(text)] if found]
-    if colon:
-        ends += [len(text[: found.end()].rstrip()) for found in [_ANNOUNCED.search(text)] if found]
+    if announced:
+        ends.append(len(text[: announced.end()].rstrip()))
     if "\n" in text.strip():
         ends += _handed(text)
     if not ends:
@@ -186,14 +189,10 @@ def _without_elements(text: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def _without_own_heading(text: str) -> str:
-    """Without what announces the writer's own account of themselves: that announces no material, and says nothing."""
-    found = _ANNOUNCED.search(text)
-    if found is None:
-        return text
-    line = text[text.rfind("\n", 0, found.start()) + 1 : found.end()]
-    own = _OF_ONESELF.search(line) and not _TO_BE_WORKED_ON.search(line)
-    return f"{text[: found.start()]}\n{text[found.end() :]}" if own else text
+def _of_oneself(text: str, announced: regex.Match[str]) -> bool:
+    """Whether the writer announces their own account of themselves, and not as a text to be worked on."""
+    line = text[text.rfind("\n", 0, announced.start()) + 1 : announced.end()]
+    return _OF_ONESELF.search(line) is not None and _TO_BE_WORKED_ON.search(line) is None
 
 
 def _handed(text: str) -> list[int]:

@@ -39,7 +39,6 @@ def readable(text: str) -> str:
     return text
 
 
-@lru_cache(maxsize=4_096)
 def compiled(pattern: str, lines: bool = False) -> regex.Pattern[str]:
     """Compile a pattern once.
 
